@@ -74,7 +74,10 @@ def bench_step(run: Run, repeats: int) -> Report:
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
-    """The median, over steps, of a step's seconds divided by those of the same step in ``to``."""
+    """Median over steps of ``seconds/step`` in ``steps`` divided by that of the same step in ``to``.
+
+    Raises ValueError if the two have different lengths.
+    """
     # Steps differ in work, and the medians of the two arms may be of different steps.
     ratios = [one["seconds/step"] / other["seconds/step"] for one, other in zip(steps, to, strict=True)]
     return float(np.median(ratios))

@@ -54,7 +54,7 @@ class ChatRenderer:
 
     @cached_property
     def drops_thoughts(self) -> bool:
-        """Whether the chat template leaves the thought out of every earlier response."""
+        """True if the chat template leaves the thought out of every earlier response."""
         return drops_thoughts(self.tokenizer)
 
     def opening(self, messages: list[Message]) -> list[int]:
@@ -143,7 +143,7 @@ class ChatRenderer:
 
     @cached_property
     def _marks_beginnings(self) -> bool:
-        """Whether the tokenizer encodes the beginning of a text otherwise than inside another text."""
+        """True if the tokenizer encodes the beginning of a text otherwise than inside another text."""
         inside = self.tokenizer.encode("\na", add_special_tokens=False)
         head = self.tokenizer.encode("\n", add_special_tokens=False)
         alone = self.tokenizer.encode("a", add_special_tokens=False)

@@ -23,10 +23,11 @@ class DialogPolicy(Protocol):
 
 
 class TokenDialog:
-    """An append-only dialog as token ids (r3l.core.policy.Conversation); subclasses add ``respond``.
+    """A dialog as token ids (r3l.core.policy.Conversation), to which messages are appended.
 
-    Under ``samples: trajectory`` new tokens are appended to those so far, which are never rendered again;
-    under ``samples: turn`` the chat template renders the complete dialog again at every turn.
+    Subclasses add ``respond``. Under ``samples: trajectory`` tokens are only appended too, and never rendered
+    again; under ``samples: turn`` the chat template renders all messages again at every turn, in place of the
+    tokens so far.
     """
 
     def __init__(self, policy: DialogPolicy) -> None:
@@ -60,7 +61,7 @@ class TokenDialog:
         return self._accept(prompt, ids, [0.0] * len(ids))
 
     def fork(self, turns: int) -> Self:
-        """A copy of the dialog after its first ``turns`` responses."""
+        """A copy of the dialog after its first ``turns`` responses; IndexError if it has fewer."""
         fork = type(self)(self._policy)
         fork._messages = self._messages[: self._messages_at[turns]]
         fork._messages_at = self._messages_at[: turns + 1]
@@ -83,11 +84,11 @@ class TokenDialog:
 
     @property
     def _rendered(self) -> bool:
-        """Whether the next prompt renders all messages; else its tokens are appended to those so far."""
+        """True if the next prompt renders all messages; else its tokens are appended to those so far."""
         return self._policy.samples == "turn" or len(self._tokens_at) == 1
 
     def _fits(self, sampling: Sampling) -> bool:
-        """Whether a response of ``max_tokens`` still fits the context."""
+        """True if a response of ``max_tokens`` still fits the context."""
         return len(self._ids) + sampling.max_tokens <= self._policy.max_context
 
     def _advance(self) -> list[int]:

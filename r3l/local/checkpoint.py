@@ -135,7 +135,7 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
     ``model``: a stored or configured name, a folder, or a hub id. ``forward``: the forward pass that it is
     for: with ``packed`` it is our CausalLM (r3l.local.model.weights) if that has the architecture, else, and
     with ``transformers``, transformers' class. Raises CheckpointError if it cannot be loaded, or if its files
-    differ from the digests stored with them.
+    differ from the digests stored with them; DataError if its sft.json or source.json cannot be read.
     """
     location = find(model)
 
@@ -249,7 +249,8 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
 
     It has the model or adapter, the optimiser's state, and what a resumed run needs: ``fingerprint`` of the
     run, and ``totals``, its counts so far. If it exists already, nothing is written. All older checkpoints
-    but the newest are deleted. Raises RunDirectoryError if it cannot be written; earlier ones stay.
+    but the newest are deleted. Raises RunDirectoryError if it cannot be written (earlier ones stay), and
+    FileNotFoundError if the folder that holds ``folder`` is gone.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():

@@ -2,7 +2,7 @@
 
 ``train`` opens the run directory, ``train_model`` loads or resumes, ``run_steps`` is the training loop.
 
-The run directory holds everything; ``result.json`` appears last and atomically. It contains no time and no
+The run directory holds everything; ``result.json`` appears last and atomically. That file has no time and no
 date, so a killed and resumed run writes the same bytes as an uninterrupted one.
 """
 
@@ -58,7 +58,9 @@ def train(
     (r3l.runs.loggers). ``after_update(session, run_dir, number of updates)`` is called after each update, and
     for the last one again when resuming. ``minutes``: time limit of this process; None: none. Raises
     Preempted at a signal to stop or at the limit, after saving the complete steps; ConfigError or
-    CheckpointError, before any work, if the run cannot start.
+    CheckpointError, before any work, if the run cannot start; RunDirectoryError if another process holds
+    ``run_dir`` or it cannot be written; CheckpointError or DataError if it holds another run or damaged
+    files.
     """
     # Checks before the directory is made: a run that cannot start leaves none.
     began = time.monotonic()
@@ -91,7 +93,8 @@ def train(
 class TimeLimit:
     """Time limit of a training process: ``minutes`` (None: no limit) from ``began`` on (time.monotonic).
 
-    ``first_ended``: minutes from ``began`` to the end of this process's first step; None before it.
+    ``first_ended``: minutes from ``began`` to the end of this process's first step, None before it; for the
+    warning that the limit fits no step.
     """
 
     began: float
@@ -135,8 +138,9 @@ def train_model(
 ) -> Path:
     """Load the model or resume from the last checkpoint, run the remaining steps, and save.
 
-    Returns the folder of the last checkpoint. Adds rollouts, tokens and the like to ``totals``. At a stop
-    (Preempted) it saves the steps that are complete first.
+    Returns the folder of the last checkpoint. Writes the manifest, drops lines of the logs that are newer
+    than the checkpoint, and adds rollouts, tokens and the like to ``totals``. At a stop (Preempted) it saves
+    the steps that are complete first.
     """
     # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
     start = checkpoint.last_good(run_dir / "checkpoints")
@@ -227,7 +231,8 @@ class Collected:
 
     ``number``: the step, from 1. ``tasks``: the groups of each task that trains; ``refused``: those of each
     task that the method dropped (for example because all of its rewards are equal). ``ctx``: has every
-    trajectory, and counters of what was spent. ``metrics``: seconds in all and by phase, and lost workers.
+    trajectory, and counters of what was spent. ``metrics``: ``seconds/collect`` (in all),
+    ``seconds/PHASE`` of sampling, ``dropped/workers`` (environment processes that were lost).
     """
 
     number: int

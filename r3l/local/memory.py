@@ -101,7 +101,8 @@ def gpu_memory() -> float | None:
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
     """The most GPU memory (bytes, by part) that a run with these settings needs, by formula.
 
-    ``a``: sizes of the model. ``dialogs``: number of dialogs per task that are played at once.
+    For a process that samples and trains in turn. ``a``: sizes of the model. ``dialogs``: number of dialogs
+    per task that are played at once.
     """
     train = settings.train
     sampling = settings.sampling

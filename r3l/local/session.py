@@ -81,7 +81,10 @@ class LocalSession(PlaySession):
 
 
 def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
-    """Policy that samples from ``model``: by vLLM if ``run.compute`` is ``vllm``, else by our decoders."""
+    """Policy that samples from ``model``: by vLLM if ``run.compute`` is ``vllm``, else by our decoders.
+
+    Creating vLLM's raises ConfigError or EngineError (VllmPolicy).
+    """
     if run.compute == "vllm":
         from r3l.local.sampling.vllm_sampling import VllmPolicy
 

@@ -144,7 +144,8 @@ class SFTModel:
     def sharpen(self, factor: float) -> None:
         """Change the weights so that all logits are multiplied by ``factor``.
 
-        Sampling at temperature T is then what it was at T / factor.
+        Sampling at temperature T is then what it was at T / factor. Raises KeyError if the final norm does
+        not train, as with an adapter.
         """
         with torch.no_grad():
             dict(self.master_weights.named_parameters())["model.norm.weight"].mul_(factor)

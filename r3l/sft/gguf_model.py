@@ -131,6 +131,7 @@ def _convert(path: Path, out: Path, label: str) -> int:
 
 
 def _config(kind: str, field: Field) -> Any:
+    """transformers' configuration of architecture ``kind`` (llama, qwen2), from the fields of the header."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 

@@ -48,9 +48,11 @@ class CombinedOptimizer:
         self.param_groups: list[dict[str, Any]] = [group for o in optimizers for group in o.param_groups]
 
     def zero_grad(self) -> None:
+        """Clear the gradients of the weights of all optimisers."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
 
     def step(self) -> None:
+        """Update the weights of all optimisers by their present gradients, in place."""
         for optimizer in self.optimizers:
             optimizer.step()

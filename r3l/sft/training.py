@@ -121,7 +121,8 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     """Train ``model`` for the steps of phase ``number`` (from 0); returns the course of its loss.
 
     The loss is a weighted mean over tokens (nats), averaged over windows of a tenth of the phase, at most 100
-    steps. Examples are drawn by the recipe's seed and the step. Shows progress.
+    steps; steps after the last full window are left out. Examples are drawn by the recipe's seed and the
+    step. Changes the weights; shows progress.
     """
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])

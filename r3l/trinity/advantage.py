@@ -43,10 +43,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
         """Turn the collected trajectories of one step (``exps``) into the rows that the trainer reads.
 
-        Returns (exactly ``experiences`` rows with advantages, padded with empty ones; the step's metrics,
-        under the local engine's names). Writes to the trajectory log in the steps that are logged. Raises
-        ConfigError if the step has more rows than the trainer reads, EngineError if most rollouts ended in
-        the environment's own error, NonFiniteError (rows are kept in a file) for a number that is not finite.
+        Returns (exactly ``experiences`` rows, a number given at creation, with advantages, padded with empty
+        ones; the step's metrics, under the local engine's names). Writes to the trajectory log in the steps
+        that are logged. Raises ConfigError if the step has more rows than the trainer reads, EngineError if
+        most rollouts ended in the environment's own error, NonFiniteError (rows are kept in a file) for a
+        number that is not finite.
         """
         # The method may drop a task, for example if all of its rewards are equal.
         tasks = unpack(exps)

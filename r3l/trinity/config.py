@@ -102,7 +102,8 @@ def trinity_config(run: Run, place: Place) -> Config:
     """Trinity's configuration for ``run`` at ``place``, as `trinity run --config` reads it; writes nothing.
 
     Raises ConfigError if Trinity cannot train the method: it trains nothing, needs earlier metrics, or a
-    teacher whose weights Trinity does not hold; or if the verl backend has no GPUs planned for the model.
+    teacher whose weights Trinity does not hold. With verl also if the model has no GPUs planned, too few for
+    training, or a plan of sequence_parallel above 1 without flash-attn.
     """
     # Refuse what Trinity cannot train.
     method = build_method(run)

@@ -42,7 +42,8 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     """Check GPUs, memory plans, package versions and weights for a tier on Trinity; yields the findings.
 
     For each model with GPUs planned in configs/models, or for ``model`` only. ``envs``: the tier's
-    environments, whose dialogs decide the memory; they are not checked themselves.
+    environments, whose dialogs decide the memory; they are not checked themselves. Raises ValueError if no
+    GPUs are planned for ``model``.
     """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]
@@ -128,6 +129,7 @@ def _one_card(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float)
 
 
 def _versions() -> Iterator[Finding]:
+    """Check the packages of VERSIONS in Trinity's environment; one finding if that is missing or broken."""
     from packaging.specifiers import SpecifierSet
 
     try:

@@ -109,6 +109,7 @@ def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
 
 
 def _experience(t: Trajectory, position: int, index: int) -> Experience:
+    """An experience that holds ``t``; ``position``: of its task in the step, ``index``: among the task's."""
     # Everything but tokens, log-probs and masks, which are tensors.
     start = len(t.turns[0].prompt_ids) if t.turns else 0
     info = {
@@ -149,6 +150,7 @@ def _experience(t: Trajectory, position: int, index: int) -> Experience:
 
 
 def _trajectory(experience: Experience, task: Task) -> Trajectory:
+    """The trajectory that :func:`_experience` put into ``experience``."""
     info = experience.info[INFO]
     # Cut the flat tokens into turns: each has its prompt, then its response.
     tokens = experience.tokens.tolist()
@@ -192,6 +194,7 @@ def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int
 
 
 def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Experience:
+    """The experience of a training row, from which the trainer makes its batch; ``number``: its index."""
     t = row.trajectory
     # The first token has no log-prob, so it belongs to the prompt in any case.
     start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)
@@ -220,6 +223,7 @@ def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Expe
 
 
 def _empty(model_version: int) -> Experience:
+    """An experience without a trained token, which pads a step."""
     # One prompt token and one response token, which the mask leaves out.
     nothing = torch.zeros(1)
     scalars = {"token_weight": 0.0, "sft": False, "off_policy": False, "taught": False}

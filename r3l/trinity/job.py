@@ -82,8 +82,9 @@ def evaluation_seconds(folder: Path) -> float:
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
     """Make explorer and trainer of the job in folder ``job`` resume after ``step``, that of a checkpoint.
 
-    Rewrites Trinity's state files (the explorer skips ``step * tasks_per_step`` tasks), deletes all logs, and
-    cuts the reports after ``step``. Step 0 deletes ``job``.
+    Rewrites Trinity's state files (the explorer skips ``step * tasks_per_step`` tasks), deletes the
+    complete folder ``log``, and cuts the reports (``monitor/steps-*.jsonl``) after ``step``. Step 0 deletes
+    ``job``.
     """
     # Without this, they would resume from different steps after a crash: Trinity saves the explorer's
     # progress at every step, but the trainer's only at checkpoints.

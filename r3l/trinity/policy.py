@@ -36,9 +36,10 @@ class TrinityPolicy:
         return TrinityConversation(self)
 
     async def sample(self, ids: list[int], sampling: Sampling, stops: Set[int], seed: int) -> Sampled:
-        """Sample a response to the prompt ``ids``: (token ids, log-probs), up to the first of ``stops``.
+        """Sample a response to prompt ``ids``, up to the first stop token: (token ids, log-probs in nats).
 
-        The stop token is included; sampled tokens after it are dropped and counted in ``meter``.
+        The stop token, one of the ids ``stops``, is included; sampled tokens after it are dropped and counted
+        in ``meter``.
         """
         params = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature, "seed": seed}
         # Call the model's actor directly: ModelWrapper takes only text, which would be tokenised again.
@@ -83,9 +84,10 @@ class TrinityConversation(TokenDialog):
     _policy: TrinityPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next response, seeded by ``address``.
+        """Sample the next response, seeded by ``address``, and append it to the dialog.
 
-        An empty one with ``FinishReason.CONTEXT`` if prompt and ``max_tokens`` exceed ``max_context``.
+        If the dialog so far and ``max_tokens`` exceed ``max_context``: an empty one with
+        ``FinishReason.CONTEXT``, which is not appended.
         """
         prompt = self._advance()
         if not self._fits(sampling):

@@ -136,7 +136,8 @@ class Verl:
         """The local engine's loss metrics of a step (loss, its parts, grad_norm), from what Trinity's trainer
         ``reported``.
 
-        Also the log-prob mismatch, and the peak memory of a GPU (``memory/trainer``, GiB), if reported.
+        If they are reported, also the log-prob mismatch (mean, max), and the peak memory of a GPU
+        (``memory/trainer``, GiB).
         """
         # verl sums actor/loss over micro-batches and averages it over ranks; r3l.trinity.loss compensates
         # for the average in the loss and in its parts.

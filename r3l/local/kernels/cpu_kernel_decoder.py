@@ -36,8 +36,8 @@ class KernelCache(RowCache):
 class KernelTokens:
     """NewTokens (of prompts or responses) that attend over a KernelCache by our compiled CPU kernel.
 
-    ``tokens[k]``: the new tokens of row ``rows[k]``. Creating one lengthens those rows. The tokens are padded
-    to a number that other calls have too.
+    ``tokens[k]``: the new tokens of row ``rows[k]``. Creating one lengthens those rows. ``ids_N`` is
+    padded with zeros to one of few lengths (r3l.local.cpu:padded_rows).
     """
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:

@@ -60,10 +60,12 @@ class CausalLM(nn.Module):
 
     @property
     def device(self) -> torch.device:
+        """Device of the vocabulary projection; all weights are on the same one."""
         return self.lm_head.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """Type of the vocabulary projection's weights, in which the model computes."""
         return self.lm_head.weight.dtype
 
     def gradient_checkpointing_enable(self) -> None:
@@ -128,6 +130,8 @@ class _Layer(nn.Module):
 
 
 class _SelfAttention(nn.Module):
+    """Projections of one attention layer, with the biases and norms that the model type has."""
+
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.head_dim = head_size(config)

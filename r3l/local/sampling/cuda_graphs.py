@@ -98,7 +98,11 @@ class GraphCache(RowCache):
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep only the rows with these indices, in this order, and append rows of length 0 as padding."""
+        """Keep only the rows with these indices, in this order, and append rows of length 0 as padding.
+
+        The number of rows is rounded up to the next size that graphs have (a multiple of 8, coarser from 64
+        on).
+        """
         # The padding has the memory of row 0, which is never read.
         extra = [0] * (_rounded(len(rows)) - len(rows))
         super().keep_rows([*rows, *extra])
@@ -180,6 +184,6 @@ class GraphDecoder(PackedDecoder):
 
 
 def _rounded(rows: int) -> int:
-    """``rows`` or some more: a multiple of 8, from 64 on 4 numbers from a power of two to the next."""
+    """``rows`` rounded up to a multiple of 8; above 64, to 4 numbers per doubling (80, 96, 112, 128 ...)."""
     step = max(ROWS, 1 << max(0, (rows - 1).bit_length() - 3))
     return rounded_up(rows, step)

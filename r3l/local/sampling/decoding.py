@@ -83,7 +83,7 @@ class RequestQueue:
     def take_batch(self) -> list[GenerationRequest]:
         """Remove and return the requests of a new batch: the shortest ones, in the order of queueing.
 
-        Those that remain are sorted by length.
+        Those that remain are sorted by length. The queue must not be empty.
         """
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]

@@ -85,7 +85,10 @@ class RowCache:
         return self._storage.take(shape, self._like)
 
     def put(self, row: int, state: DialogCache | None) -> None:
-        """Replace the content of ``row`` by a copy of a dialog's keys and values; None: an empty row."""
+        """Replace the content of ``row`` by a copy of a dialog's keys and values; None: an empty row.
+
+        Raises RuntimeError if the dialog has more tokens than the cache has columns: :meth:`reserve` first.
+        """
         self.lengths[row] = tokens_in(state)
         if state is not None:
             self.layers[:, :, row, :, : self.lengths[row]] = state

@@ -177,7 +177,8 @@ class SamplingProgress:
 
         With an upper bound of the time left, for which every response gets as long as it may, and a queued
         one begins where another ends. Once a response has ended also with the likely time left, for which
-        responses go on to end at the rate at which they have ended so far (ended responses per token).
+        responses go on to end at the rate at which they have ended so far (ended responses per token). To be
+        called after the second token: the pace is unknown before (ZeroDivisionError).
         """
         tokens = sum(len(request.ids) for request in self.requests)
         unfinished = [request for request in self.requests if not request.finished()]
@@ -214,9 +215,10 @@ class LocalConversation(TokenDialog):
         return tokens_in(self._state)
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next response, in one batch with all other live dialogs, seeded by ``address``.
+        """Sample the next response, in one batch with all other live dialogs, and append it to the dialog.
 
-        An empty one with ``FinishReason.CONTEXT`` if prompt and ``max_tokens`` exceed ``max_context``.
+        ``address`` seeds its draws. If the dialog so far and ``max_tokens`` exceed ``max_context``: an empty
+        one with ``FinishReason.CONTEXT``, which is not appended.
         """
         prompt = self._advance()
         if not self._fits(sampling):

@@ -46,10 +46,10 @@ PROBE = 256  # tokens whose log-probs are compared at a sync; our choice
 class VllmPolicy(LocalPolicy):
     """Policy that samples with vLLM, in this process, from a copy of the weights of ``model``.
 
-    vLLM starts and gets the weights at creation. Each request has the seed of its seed address
-    (r3l.core.seeds), so a repeated run draws the same tokens, but not those of the local sampler. Raises
-    ConfigError if vLLM is missing or built for another device, EngineError if it cannot start or keeps a
-    stale copy of the weights.
+    vLLM starts and gets the weights at creation, which sets the variables of ENVIRONMENT that are not set; on
+    a GPU it then sleeps until :meth:`begin`. Each request has the seed of its seed address (r3l.core.seeds),
+    so a repeated run draws the same tokens, but not those of the local sampler. Raises ConfigError if vLLM is
+    missing or built for another device, EngineError if it cannot start or keeps a stale copy of the weights.
     """
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:

@@ -204,7 +204,11 @@ class UpdateMeasures:
     share: TeacherShare | None = None
 
     def add(self, rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Add a micro-batch of ``rows`` to all measures except ``share``, which needs losses."""
+        """Add a micro-batch to all measures except ``share``, which needs losses.
+
+        ``batch``: the tensors of ``rows``. ``logprobs_B_T``: log-probs of its tokens by the policy in
+        training.
+        """
         self.mismatch.add(batch, logprobs_B_T)
         self.off_policy.add(batch, logprobs_B_T)
         self.gaps.add(rows, batch, logprobs_B_T)

@@ -34,8 +34,9 @@ BLOCK = 64
 class PrefixTree:
     """Tree (trie) of ``rows``, arrays of token ids, in which common beginnings exist, and are computed, once.
 
-    A node is a token after a certain prefix. ``ids_N``, ``positions_N``: token id and position of each of the
-    N nodes. ``paths``: for each row, in the given order, the node indices of its tokens.
+    A node is a token after a certain prefix. ``rows``: at least one. ``ids_N``, ``positions_N``: token id and
+    position of each of the N nodes. ``paths``: for each row, in the given order, the node indices of its
+    tokens.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], device: torch.device) -> None:

@@ -220,7 +220,11 @@ class Trainer:
         return total / max(count, 1.0)
 
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
-        """|log-prob in training - log-prob recorded at sampling| over tokens of ``rows``; updates nothing."""
+        """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats); updates nothing.
+
+        Over the masked tokens of ``rows``, except imitated rows and rows sampled in another context
+        (distilled).
+        """
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
