@@ -136,7 +136,8 @@ class AlfworldExpert(ScriptedExpert):
     ) -> str:
         """A correct action, or with probability ``error_model.rate`` a superfluous admissible one.
 
-        If ``error_model.overlooks``, the agent forgets to clean, heat or cool the object. ``actions``: the
+        A wrong one is mostly a needless walk; without a correct action it always takes one. If
+        ``error_model.overlooks``, the agent forgets to clean, heat or cool the object. ``actions``: the
         earlier ones of the episode.
         """
         expert = self
@@ -210,13 +211,14 @@ class AlfworldExpert(ScriptedExpert):
         return replace(error_model, overlooks=error_model.overlooks and not treats)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """A well-formed action that the engine does not admit here."""
+        """A well-formed action not in ``now.admissible``, drawn by ``rng``: take or open something."""
         actions = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
         actions += [f"open {r}" for r in self.receptacles]
         return str(rng.choice([action for action in actions if action not in now.admissible]))
 
 
 def expert_of(task: Task, first: str) -> AlfworldExpert:
+    """An expert for ``task`` by its ``goal_text``. Raises DataError for a crowd-sourced sentence."""
     return AlfworldExpert.at_start(parse_goal(str(task.payload["goal_text"])), first)
 
 

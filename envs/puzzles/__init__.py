@@ -28,7 +28,10 @@ class PuzzleOptions(AnswerOptions):
 
 
 class Puzzles(EnvironmentPackage[PuzzleOptions]):
-    """One environment for four puzzles: the task set decides which one is played."""
+    """One environment for four puzzles: knights and knaves, binary matrix, shortest path and countdown.
+
+    The task set decides which one is played.
+    """
 
     name = "puzzles"
     options = PuzzleOptions

@@ -26,14 +26,14 @@ def solution(task: Task) -> list[str]:
 
 
 def response(lines: Sequence[str], answer: str) -> list[str]:
-    """The lines of a response: each of ``lines`` with a line break, then the answer in a box."""
+    """The lines of a response: each of ``lines`` with a line break added, then the answer in a box."""
     return [*(f"{line}\n" for line in lines), f"\\boxed{{{answer}}}"]
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
     """The first line that differs from the worked solution's; its correction is the critique of the answer.
 
-    If all lines are right, the last one.
+    If all lines are right, the last one. ``lines``: those of a response, at least one.
     """
     kind = puzzle(task.payload["puzzle"])
     right = solution(task)

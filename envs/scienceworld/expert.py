@@ -105,8 +105,9 @@ class ScienceWorldExpert(ScriptedExpert):
     ) -> str:
         """The correct action, or with probability ``error_model.rate`` another one.
 
-        If ``error_model.overlooks``, the agent takes an object without focusing on it first. ``actions``: the
-        earlier ones of the episode; no error repeats an action a third time.
+        Always another one if the solution is done or the task has failed. If ``error_model.overlooks``, the
+        agent takes an object without focusing on it first. ``actions``: the earlier ones of the episode; no
+        error repeats an action a third time.
         """
         steps = plan(self)
         right = steps[0] if steps else LOOK
@@ -170,11 +171,15 @@ class ScienceWorldExpert(ScriptedExpert):
 
 
 def expert_of(task: Task, first: str) -> ScienceWorldExpert:
+    """An expert for ``task`` by its stored solution. Raises KeyError for a task without one."""
     return ScienceWorldExpert.at_start(task.payload["solution"], first)
 
 
 def plan(expert: ScienceWorldExpert) -> list[str]:
-    """The correct actions from here on; [] if everything is done or the task has failed."""
+    """The correct actions from here on, in order; [] if everything is done or the task has failed.
+
+    Those of the solution that are not done, with a ``teleport to`` before each in another place.
+    """
     if expert.failed:
         return []
     here = expert.here

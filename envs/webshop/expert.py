@@ -92,7 +92,7 @@ class WebshopExpert(ScriptedExpert):
             self.at = "index" if "[button] Search [button_]" in text else "sub"
 
     def fits(self, offer: Offer) -> bool:
-        """Whether the title names the kind and every attribute, and the price is within the limit."""
+        """Whether the title of ``offer`` contains kind and attributes of the wish, within its price limit."""
         wanted = (self.wish.kind, *self.wish.attributes)
         cheap = self.wish.limit is None or offer.price <= self.wish.limit
         return cheap and all(phrase in offer.title for phrase in wanted)
@@ -218,7 +218,7 @@ def plan(expert: WebshopExpert) -> list[str]:
 
 
 def right_actions(expert: WebshopExpert) -> set[str]:
-    """Every next action that an error-free agent could take."""
+    """Every next action that an error-free agent could take; of searches only the expert's own."""
     steps = plan(expert)
     if expert.at == "results" and expert.candidates:
         return {f"click[{asin}]" for asin in expert.candidates}

@@ -50,8 +50,8 @@ def data_root(root: str | Path | None = None) -> Path:
 def list_games(split: str, root: str | Path | None = None, expected: int | None = None) -> list[str]:
     """The sorted game ids of a split. ``root``: folder of the games, see :func:`data_root`.
 
-    ``expected``: required number of games (default: the published one; 0: any number except none). Raises
-    DataError naming the folder, both numbers and the download command.
+    ``expected``: required number of games (default: the published one; 0: any number, at least 1). Raises
+    DataError for an unknown split or another number, naming folder, both numbers and download command.
     """
     if split not in EXPECTED_GAMES:
         raise DataError(f"ALFWorld has no split {split!r}; it has {', '.join(EXPECTED_GAMES)}")

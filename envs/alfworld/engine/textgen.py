@@ -84,7 +84,10 @@ class Production:
 
 
 class World:
-    """State of a game from which texts are rendered: its entities and the facts that hold now."""
+    """State of a game from which texts are rendered: its entities by id, and the facts that hold now.
+
+    ``facts``: rows of entity ids by (predicate, types). The engine replaces them after each action.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.entities = {id: Entity(id, kind, name) for id, (kind, name) in problem.entities.items()}
@@ -175,8 +178,8 @@ class Grammar:
     def render(self, nodes: Iterable[Node], bindings: Bindings, world: World) -> str:
         """The text of ``nodes`` in the current state of ``world``.
 
-        ``bindings`` gives the entity of each variable. Raises EngineError if a rule has no production that
-        applies.
+        ``world`` does not change. ``bindings`` gives the entity of each variable. A rule is rendered by its
+        first production that applies. Raises EngineError if it has none.
         """
         parts: list[str] = []
         for node in nodes:
@@ -234,6 +237,7 @@ def load_grammar(text: str) -> Grammar:
 
 @lru_cache(maxsize=8)
 def _parse_grammar(text: str) -> Grammar:
+    """Parse a twl2 text by textworld's parser and convert its rules and actions. Cached."""
     from textworld.envs.pddl.logic import _parse_and_convert
 
     actions, parsed = _parse_and_convert(text, rule_name="pddlStart")

@@ -95,7 +95,7 @@ def packaged_text(name: str) -> str:
 
 
 def problem_key(domain: str, problem: str) -> str:
-    """Cache key: a hash of the texts and of everything else that their translation depends on."""
+    """Cache key (hex sha256) of both PDDL texts, the cache's format and the expected package versions."""
     versions = ",".join(f"{name}={version}" for name, version in sorted(EXPECTED_VERSIONS.items()))
     digest = hashlib.sha256()
     for part in (_FORMAT, versions, domain, problem):
@@ -156,6 +156,7 @@ def _cache_path(domain: str, problem: str) -> Path:
 
 
 def _translate(domain: str, problem: str, lib: Any) -> Problem:
+    """Translate by Fast Downward, and read the facts at the start; leaves the problem loaded in ``lib``."""
     import fast_downward
     from fast_downward.translate import pddl
 
@@ -204,7 +205,10 @@ def _translate(domain: str, problem: str, lib: Any) -> Problem:
 
 
 def parse_atom(text: str) -> tuple[str, Row]:
-    """Parse ``Atom p(a, b)`` or ``NegatedAtom p(a, b)`` into (``p`` or ``not_p``, arguments)."""
+    """Parse ``Atom p(a, b)`` or ``NegatedAtom p(a, b)`` into (``p`` or ``not_p``, arguments).
+
+    Raises ValueError for a text without a blank and a bracket.
+    """
     kind, rest = text.split(" ", 1)
     name, arguments = rest.split("(", 1)
     row = tuple(argument for argument in arguments[:-1].split(", ") if argument)

@@ -37,7 +37,7 @@ class HouseGroup(DefinitionModel):
 
 
 class HouseSplit(DefinitionModel):
-    """A split: ``counts`` houses of each group, with consecutive seeds from ``first_seed``."""
+    """A split: ``counts`` houses of each group, seeded one after the other from ``first_seed`` on."""
 
     first_seed: int = Field(ge=0)
     counts: Mapping[str, int]
@@ -148,7 +148,7 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
             raise DataError(f"{task.id}: its walkthrough {played} does not win")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hex sha256 of all that the tasks consist of: id, group, sentence, problem and walkthrough."""
+        """Hex sha256 of id, group, sentence, problem and walkthrough of ``tasks``, in the order of ids."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
             content = {key: task.payload[key] for key in ("goal_text", "pddl_problem", "walkthrough")}

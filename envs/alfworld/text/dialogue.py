@@ -153,7 +153,8 @@ class AlfworldDialogue(TaggedDialogue):
 def nearest(action: str, admissible: Sequence[str]) -> str:
     """The admissible action with the highest BLEU to an inadmissible one, as AgentBench does.
 
-    Of equals the first is taken. If none reaches AgentBench's threshold, ``action`` is returned.
+    Of equals the first is taken. ``action`` is returned if it is admissible, or if no BLEU exceeds
+    AgentBench's threshold.
     """
     if action in admissible:
         return action
@@ -214,13 +215,14 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         return Message("user", text.fill(values))
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The observation after an ``error`` that does not end a retry: the text that closes a base rollout
-        which ends by it.
-        """
+        """The observation after an ``error`` that does not end a retry: the text of :meth:`ended_by`."""
         return self.ended_by(error, response)
 
     def ended_by(self, error: StopReason, response: str) -> str:
-        """The feedback on a response that ended the episode; each defect of the tags has its own text."""
+        """The released code's feedback on a response that ended the episode.
+
+        Each defect of the tags has its own text; for a repeated or an impossible action it names the action.
+        """
         action = action_in(response)
         if error is StopReason.REPETITION:
             (text,) = self.words.texts("first_rollout", "repeated_action")

@@ -32,8 +32,9 @@ By = Literal["text", "number", "symbols", ""]
 class MathGrade:
     """The result of comparing an answer with the gold one.
 
-    ``status``: "graded", or why no comparison was possible: no answer ("none"), too long, unreadable, out of
-    time, or a crash. ``by``: the rule that decided ("text", "number" or "symbols"), else "".
+    ``correct``: False unless the status is "graded". ``status``: "graded", or why no comparison was possible:
+    no answer ("none"), too long, unreadable, out of time ("timeout"), or a crash. ``by``: the rule that
+    decided ("text", "number" or "symbols"), else "".
     """
 
     correct: bool
@@ -44,7 +45,9 @@ class MathGrade:
 def grade(gold: str, answer: str | None) -> MathGrade:
     """Compare ``answer`` with ``gold``, both without a box; ``answer`` None: the response had none.
 
-    There is no time limit, and math-verify may run for minutes: call it in a process (``grader_process``).
+    False with a status if the answer is None or blank (``none``), too long, or unreadable. No limits:
+    math-verify may run for minutes, and sympy raises anything on odd input. Call it in a process
+    (``grader_process``).
     """
     from math_verify import verify
 
@@ -72,7 +75,7 @@ def grade(gold: str, answer: str | None) -> MathGrade:
 def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
     """Grade what needs no math-verify: no answer, one that is too long, equal texts, two numbers.
 
-    None in all other cases.
+    None in all other cases, and for a decimal that may be a rounded fraction (``equal_numbers``).
     """
     if answer is None or not answer.strip():
         return MathGrade(False, "none")
@@ -92,9 +95,10 @@ class TimeIsUpError(BaseException):
 
 
 def main() -> None:
-    """Grade JSON lines [gold, answer] from standard input until it closes; a line [correct, status, by] each.
+    """Print ``ready``, then grade JSON lines [gold, answer] from standard input until it closes.
 
-    The first argument of the program is the time limit of one comparison, in seconds of processor time.
+    Each is answered by a line [correct, status, by]; status ``timeout`` or ``crash`` (any error, memory too)
+    counts as wrong. First argument: seconds of processor time for one comparison. The process gets 2 GiB.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:

@@ -28,9 +28,10 @@ _START = 120.0  # seconds for the import of sympy on a busy machine
 
 
 class Grader:
-    """Grades answers in a process of its own, started when first needed.
+    """Grades answers in a process of its own, started when first needed and again after a time limit.
 
-    Close it, or use it in a ``with`` block. Threads can share one: calls wait for each other.
+    ``deadline``: processor seconds for one answer. Close it, or use it in a ``with`` block. Threads can share
+    one: calls wait for each other.
     """
 
     def __init__(self, deadline: float = DEADLINE) -> None:

@@ -90,8 +90,8 @@ def numbers_side_by_side(gold: str, answer: str) -> bool:
 def brackets_differ(gold: str, answer: str) -> bool:
     r"""True if tuples, intervals or sets differ in their brackets. math-verify takes (1,2) for \{1,2\}.
 
-    In brackets around a list of tuples the kind does not matter: \{(6,3),(9,3)\} is (6,3),(9,3). A list
-    without brackets, such as 1,2, may be a tuple or a set.
+    False if a list has no brackets (1,2 may be a tuple or a set), or if the numbers of members differ.
+    Brackets around a list of tuples do not matter: \{(6,3),(9,3)\} is (6,3),(9,3).
     """
     expected = _bracketed(normalize(gold))
     given = _bracketed(normalize(answer))

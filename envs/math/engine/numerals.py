@@ -66,6 +66,7 @@ _PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 def with_base(text: str) -> str:
     """``text`` with its numbers that name a base, in any of the usual spellings, as ``1010_{2}``."""
+    # The complete text may be one number: 0b1010, 1,010_2 or hexadecimal letters alone.
     text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
     bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
     prefixed = _PREFIXED.fullmatch(bare)
@@ -81,6 +82,8 @@ def with_base(text: str) -> str:
     whole = _IN_BASE.fullmatch(bare)
     if whole:
         return _in_base(whole)
+
+    # Else replace the numbers with a base in the text.
     return _IN_BASE.sub(_in_base, text)
 
 

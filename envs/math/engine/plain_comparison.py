@@ -15,7 +15,11 @@ _IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # braces
 
 @lru_cache(maxsize=20_000)
 def canonical(text: str) -> str:
-    """``text``, normalized, without blanks (except between digits), for a comparison of texts. Cached."""
+    """``text`` for a comparison of texts: by :func:`normalize`, without blanks except between digits. Cached.
+
+    Braces around one term go too. The normalization (normalize.py) makes spellings of LaTeX and of numbers
+    equal, and takes a full stop off the end.
+    """
     text = APART.sub("\0", normalize(text)).replace(" ", "").replace("\0", " ")
     return _IN_BRACES.sub(r"\1", text)
 
@@ -26,7 +30,10 @@ _RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
-    """(value, whether it is written as a fraction) of a normalized number; None for any other text."""
+    """(exact value, whether it is written as a fraction) of a normalized number; None for any other text.
+
+    A fraction times a power of ten, and one with denominator 0, are other texts.
+    """
     ten = Fraction(1)
     power = _POWER_OF_TEN.fullmatch(text)
     if power:

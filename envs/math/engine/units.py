@@ -153,16 +153,21 @@ def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
 
 def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
     """True if the words after a number are a unit, not a product of symbols such as abc or mgh."""
+    # Anything but names, products, quotients and powers is no unit.
     plain = _EXPONENT.sub("", unit).replace("\\cdot", " ")
     names = re.findall(r"[A-Za-z]+", plain)
     if not names or re.search(r"[^A-Za-z /*()'.-]", plain.replace("\\mu", "").replace("\\Omega", "")):
         return False
+
+    # Single letters may be variables; known symbols are units.
     if all(map(_LETTERS.fullmatch, names)):
         return letters_are_units and separated
     if all(_SYMBOLS.fullmatch(name) or (letters_are_units and _LETTERS.fullmatch(name)) for name in names):
         return True
     if _NO_UNIT.search(plain):
         return False
+
+    # Any other word is a unit (apples) if it looks like a word, not like a product of variables (abc).
     word = names[0]
     run = all(ord(b) - ord(a) == 1 for a, b in zip(word, word[1:], strict=False))
     pronounceable = bool(re.search("[aeiouy]", word.lower())) and word[1:].islower()

@@ -44,12 +44,12 @@ class Operation:
         return SIGN_OF[self.verb]
 
     def applied(self, value: int, sign: str | None = None) -> int:
-        """The value after the operation; ``sign`` replaces the operation's own one."""
+        """The value after the operation on ``value``; ``sign``, "+" or "-", replaces the operation's sign."""
         return value + self.operand if (sign or self.sign) == "+" else value - self.operand
 
 
 def problem(split: str, number: int, operations: int) -> Task:
-    """Word problem ``number`` of a split, with ``operations`` operations.
+    """Word problem ``number`` of ``split``, one of BUCKETS, with ``operations`` operations.
 
     Group ``easy`` up to two, else ``hard``. The arguments are its seed address, so the same arguments give
     the same problem; one whose hash belongs to another split is drawn again. The id is a hash of the text.
@@ -91,9 +91,9 @@ def operations(task: Task) -> list[Operation]:
 
 
 def solution(task: Task) -> list[str]:
-    """The lines of a correct response; the answer is last.
+    """The lines of a correct response, each with its line break; the boxed answer is last.
 
-    Raises DataError for a task that this module did not generate.
+    Raises KeyError for a task that this module did not generate, since its payload has no ``start``.
     """
     lines = []
     value = int(task.payload["start"])
@@ -104,11 +104,12 @@ def solution(task: Task) -> list[str]:
 
 
 def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
-    """The line that a solver with the errors of ``error_model`` writes after ``lines``.
+    """The line that a solver with the errors of ``error_model`` writes after ``lines``, right or wrong.
 
-    A systematic error reads the verbs in MISREAD as their opposite (and no others), any other is a result off
-    by 1 or 10. If ``error_model.overlooks``, the last operation is left out, unless it is the only one. After
-    the last operation, the boxed answer.
+    A systematic error reads the verbs in MISREAD as their opposite (at other verbs the line is right), any
+    other is a result off by 1 or 10. The line computes with the result of the line before. If
+    ``error_model.overlooks``, the last operation is left out, unless it is the only one. After the last
+    operation, the boxed answer. Raises DataError for a task that this module did not generate.
     """
     due = operations(task)
     done = len(lines)
@@ -128,7 +129,10 @@ def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """Write a complete response that begins with ``prefix``; each further line is by ``next_line``."""
+    """The lines of a complete response: ``prefix``, then lines by ``next_line`` up to the boxed answer.
+
+    A ``prefix`` that ends with the answer is returned as it is.
+    """
     lines = list(prefix)
     while not lines or lines[-1].endswith("\n"):
         lines.append(next_line(task, lines, error_model, rng))
@@ -196,7 +200,10 @@ TEMPLATED = {  # configs/task_sets/math_nano.yaml uses the numbers from 0; sizes
 
 
 def rows(templated: Templated) -> Iterator[Row]:
-    """The problems of a set as rows of its published layout; two and three operations alternate."""
+    """The problems of a set as rows of its published layout, in the order of their numbers.
+
+    Problems with an even number have two operations, the others three.
+    """
     for number in range(templated.first, templated.first + templated.count):
         yield _LAYOUTS[templated.layout](problem(templated.split, number, 2 + number % 2))
 

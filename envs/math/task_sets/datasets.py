@@ -153,9 +153,9 @@ def share_of(problem: MathProblem) -> str:
 
 
 def solutions(name: str) -> dict[str, str]:
-    """The worked solutions of a published training set, by problem id.
+    """The worked solutions of a published set in GSM8K's layout (column ``answer``), by problem id.
 
-    Raises DataError if its files cannot be found or read.
+    ``name``: gsm8k or gsm8k_train. Raises DataError if its files cannot be found or read.
     """
     found: dict[str, str] = {}
     for file in _files(name, None):
@@ -275,9 +275,10 @@ def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]
 class CleaningReport:
     """Numbers of problems in a cleaning of training data.
 
-    A cluster is a problem with its duplicates. ``rows``: before cleaning. ``duplicates``, ``conflicting``:
-    dropped as repeated, or with two different answers. ``overlaps``: clusters dropped because a test set has
-    them, by test set. ``train``, ``test``: kept.
+    A cluster is a problem with its duplicates. ``rows``: before cleaning. ``duplicates``: rows less clusters.
+    ``conflicting``: clusters dropped for two different answers. ``overlaps``: by test set, clusters that it
+    has (also conflicting ones; one that several have counts for the last). ``train``, ``test``: problems
+    kept.
     """
 
     rows: int

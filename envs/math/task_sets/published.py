@@ -139,7 +139,8 @@ ORIGINS = {
 def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """The rows of a .parquet or JSON-lines file, one after the other; of a .parquet file only ``columns``.
 
-    None: all columns. Raises DataError if it is unreadable, or if a line is no JSON object.
+    None: all columns. Raises DataError for a missing or damaged .parquet file and for a line that is no JSON
+    object, OSError for a missing JSON-lines file, UnicodeDecodeError for one that is not UTF-8.
     """
     if path.suffix == ".parquet":
         import pyarrow

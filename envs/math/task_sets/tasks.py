@@ -89,7 +89,7 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return problem("warmstart", index, fewest + index % kinds)
 
     def validate(self, task: Task) -> None:
-        """Raise DataError unless the engine accepts the worked solution."""
+        """Raise DataError unless the engine accepts the worked solution of ``task``, a generated problem."""
         from r3l.envs.math import MathOptions
         from r3l.envs.math.engine.answer_engine import create
 
@@ -110,7 +110,10 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return super().build(name)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The most frequent gold answer, and the success of always giving it, by group."""
+        """The most frequent gold answer, and the success rate of always giving it, by group and for ``all``.
+
+        Equal are answers with equal texts. Reads all tasks.
+        """
         answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
         ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
         groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}

@@ -65,15 +65,16 @@ def task(index: int) -> Task:
 
 
 def solution(task: Task) -> list[str]:
-    """The lines of a correct response; the answer is last."""
+    """The lines of a correct response to one of :func:`tasks`, each with its line break; the box is last."""
     return [*(_line(parts, {}) for parts in task.payload["steps"]), _answer(task.payload["answer"])]
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A complete response that begins with ``prefix``, lines of the solution, with errors by ``error_model``.
+    """The lines of a complete response: ``prefix``, lines of the solution, then lines with scripted errors.
 
-    A systematic error swaps an operation for its opposite, any other is off by 1 or 10; later lines compute
-    with the wrong result. An error model that overlooks leaves the last computed step out.
+    Each new line has an error with probability ``error_model.rate``. A systematic error swaps an operation
+    for its opposite, any other is off by 1 or 10; later lines compute with the wrong result. An error model
+    that overlooks ends before the last computed step, unless that is the first or in ``prefix``.
     """
     lines = list(prefix)
     if lines and not lines[-1].endswith("\n"):

@@ -25,7 +25,7 @@ CORRECT = "the answer is correct"
 
 
 class Difficulty(DefinitionModel):
-    """The generator's settings. Problem k is item k of reasoning-gym's data set with this ``seed``.
+    """Settings of a puzzle's generator. Problem k is item k of reasoning-gym's data set with this ``seed``.
 
     ``style``: ``released`` is reasoning-gym's own wording, ``compact`` a few words that a nano model can
     read. Raises ValueError if a ``min_`` field exceeds its ``max_`` field.
@@ -88,7 +88,7 @@ class Puzzle(ABC):
 
     @abstractmethod
     def generate(self, index: int, difficulty: Any) -> PuzzleProblem:
-        """Problem ``index`` (from 0, unbounded) by the generator's settings ``difficulty``."""
+        """Problem ``index`` (from 0, unbounded) by the generator's settings, this puzzle's ``difficulty``."""
 
     @abstractmethod
     def key(self, data: Data) -> str:
@@ -96,7 +96,10 @@ class Puzzle(ABC):
 
     @abstractmethod
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether ``answer`` is right. Never raises; an answer that cannot be parsed is wrong."""
+        """Whether ``answer``, a response's answer without its box, is right. Never raises.
+
+        An answer that cannot be parsed is wrong.
+        """
 
     @abstractmethod
     def verify_released(self, data: Data, answer: str) -> bool:
@@ -137,7 +140,7 @@ class Puzzle(ABC):
         )
 
     def steps(self, data: Data) -> list[str]:
-        """The lines of the worked solution, and the answer as the last one."""
+        """The lines of the worked solution, without line breaks, and the answer (no box) as the last one."""
         work = self.work(data)
         return [*work.lines, work.answer]
 
@@ -147,7 +150,7 @@ class Puzzle(ABC):
         An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
         right; if no mistake is possible after them, the rest is right too. The same generator state gives the
         same mistake, so a generator that is seeded by the problem alone makes it systematic. Raises DataError
-        if no misreading of the problem leads to a wrong answer.
+        if ``after`` is 0 and no misreading of the problem leads to a wrong answer.
         """
         careful = self.work(data)
         if rng.random() >= skill:
@@ -181,7 +184,10 @@ def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
 
 
 def item(generator: str, seed: int, index: int, **parameters: Any) -> dict[str, Any]:
-    """Item ``index`` of ``reasoning_gym.create_dataset(generator, seed=seed, **parameters)``."""
+    """Item ``index`` of ``reasoning_gym.create_dataset(generator, seed=seed, **parameters)``.
+
+    It has the keys question, answer and metadata. The data set is created once per process.
+    """
     generated: dict[str, Any] = _dataset(generator, seed, tuple(sorted(parameters.items())))[index]
     return generated
 
@@ -194,5 +200,5 @@ def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...])
 
 
 def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:
-    """The fields of a difficulty that ``names`` lists, by name: arguments of reasoning-gym's generator."""
+    """The fields ``names`` of a difficulty as {name: value}: arguments of reasoning-gym's generator."""
     return {name: getattr(difficulty, name) for name in names}

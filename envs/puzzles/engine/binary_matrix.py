@@ -61,7 +61,7 @@ class BinaryMatrix(Puzzle):
         return json.dumps(data["matrix"])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether all cells are right, in the right rows."""
+        """Whether the answer has the right number in every cell, and the matrix's rows."""
         return read(answer) == distances(data["matrix"])
 
     def verify_released(self, data: Data, answer: str) -> bool:
@@ -70,7 +70,7 @@ class BinaryMatrix(Puzzle):
         return gold in (answer.split(), released.cells(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the wrong cells, or the shape that an answer must have; CORRECT if all is right."""
+        """Name the wrong cells (row, column from 1), or the shape that is needed; CORRECT if all is right."""
         gold = distances(data["matrix"])
         matrix = read(answer)
         if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
@@ -124,7 +124,7 @@ def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
 
 
 def read(answer: str) -> Matrix | None:
-    """The rows of an answer.
+    """The rows of an answer, in which all numbers count; their shape is not checked.
 
     None if it is neither lines of numbers (of up to three digits) nor a JSON list of lists of integers, or is
     longer than MAX_ANSWER characters.

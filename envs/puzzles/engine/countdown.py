@@ -49,7 +49,7 @@ class CountdownDifficulty(Difficulty):
 
 
 class Countdown(Puzzle):
-    """The puzzle: reach a target with given numbers.
+    """The puzzle: reach a target with given numbers, each of them used exactly once.
 
     An answer is one expression of whole numbers, ``+ - * /`` and brackets, without ``=``.
     """
@@ -80,9 +80,9 @@ class Countdown(Puzzle):
         return released.solves(answer, data["numbers"], data["target"])
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the numbers that are used too often or too rarely, else the value of the expression.
+        """Name the numbers that are used too often or too rarely, else the wrong value of the expression.
 
-        CORRECT if all is right.
+        Also says that the answer is no expression, or divides by zero. CORRECT if all is right.
         """
         expression = parse(answer) if len(answer) <= MAX_ANSWER else None
         if expression is None:
@@ -103,7 +103,7 @@ class Countdown(Puzzle):
         return CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """The ``sum`` and the ``product`` of all numbers in the given order."""
+        """The ``sum`` and the ``product`` of all numbers in the given order, as expressions."""
         given = [str(number) for number in data["numbers"]]
         return {"sum": " + ".join(given), "product": " * ".join(given)}
 
@@ -296,7 +296,7 @@ def _value(expression: Expression) -> Fraction:
 
 
 def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
-    """The value of ``left operator right`` for ``+ - * /``. Raises ZeroDivisionError."""
+    """The value of ``left operator right`` for ``+ - * /``. Raises ZeroDivisionError for a division by 0."""
     if operator == "+":
         return left + right
     if operator == "-":

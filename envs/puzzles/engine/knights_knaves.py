@@ -95,7 +95,7 @@ class KnightsKnaves(Puzzle):
         return PuzzleProblem(text, render(data, metadata["solution"]), data, f"{people} people")
 
     def key(self, data: Data) -> str:
-        """The statements alone: with other names or words for the roles it is the same problem."""
+        """The statements as JSON; a problem with other names or words for the roles has the same key."""
         return json.dumps([_plain(statement) for statement in data["statements"]])
 
     def verify(self, data: Data, answer: str) -> bool:
@@ -114,7 +114,10 @@ class KnightsKnaves(Puzzle):
         return bool(read_pairs(answer) == read_pairs(render(data, solve(data))))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the people whose statements contradict the roles in the answer; CORRECT if there are none."""
+        """Name the people whose statements contradict the roles in the answer; CORRECT if there are none.
+
+        For an answer that :func:`read` cannot parse: the form that an answer must have.
+        """
         roles = read(data, answer)
         if roles is None:
             roles_named = " or ".join(data["roles"])
@@ -192,7 +195,7 @@ class KnightsKnaves(Puzzle):
 
 
 def solve(data: Data) -> Roles:
-    """Whether each person is a knight, in order, found by trying all assignments.
+    """The solution, found by trying all assignments: for each person, in order, True for a knight.
 
     Raises StopIteration if none fits, as in a misread problem.
     """
@@ -200,7 +203,7 @@ def solve(data: Data) -> Roles:
 
 
 def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
-    """Whether a statement is true if ``roles`` says who is a knight, by person."""
+    """Whether ``statement`` (see the module) is true if ``roles`` are the people's: True for a knight."""
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return bool(roles[parts[0]] == (kind == "telling-truth"))
@@ -217,7 +220,8 @@ def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
 def render(data: Data, roles: Sequence[bool]) -> str:
     """The answer that gives each person a role, by person: True for a knight (or the problem's word for it).
 
-    ``P knight, Q knave`` in the compact style, else ``Ann is a knight, and Ben is a knave.``.
+    In the problem's style: ``P knight, Q knave`` if ``data["style"]`` is ``compact``, else ``Ann is a knight,
+    and Ben is a knave.``. Raises ValueError unless there is a role for each person.
     """
     parts = []
     for name, role in zip(data["names"], roles, strict=True):

@@ -140,7 +140,7 @@ class Search:
     came: dict[Cell, str]
 
     def path(self) -> list[str] | None:
-        """The moves of a shortest path; None without a path."""
+        """The moves of a shortest path, from the finished search; None if it did not reach the goal."""
         if self.goal not in self.came:
             return None
         moves: list[str] = []
@@ -152,7 +152,10 @@ class Search:
 
 
 def search(grid: Sequence[str]) -> Search:
-    """Search breadth first from the start ``*`` until the goal ``#`` or no new cell is reached."""
+    """Search breadth first from the start ``*`` until the goal ``#`` or no new cell is reached.
+
+    ``grid``: rows of marks (see the module). Raises StopIteration for a grid without start or goal.
+    """
     start = _find(grid, "*")
     goal = _find(grid, "#")
     waves: list[list[Cell]] = []
@@ -172,7 +175,11 @@ def search(grid: Sequence[str]) -> Search:
 
 
 def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
-    """The reason why ``moves`` do not lead from start to goal; "" if they do."""
+    """The reason why ``moves`` (keys of MOVES) do not lead from start to goal; "" if they do.
+
+    It names the number of the first illegal move (from 1), or the cell where the moves end. Passing the goal
+    is legal. Raises StopIteration for a grid without a start.
+    """
     cell = _find(grid, "*")
     for number, move in enumerate(moves, 1):
         cell = _moved(cell, move)
@@ -186,7 +193,10 @@ def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
 
 
 def read(answer: str) -> list[str] | None:
-    """The moves of an answer, an empty list for ``infeasible``; None for any other text."""
+    """The moves of an answer, an empty list for ``infeasible``; None for any other text.
+
+    Moves are separated by blanks or commas; case does not matter. None too for a text longer than MAX_ANSWER.
+    """
     if len(answer) > MAX_ANSWER:
         return None
     words = re.split(r"[\s,]+", answer.strip().lower())

@@ -55,7 +55,10 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return list(_allocation(name).split(split))
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of those in no split of task set ``name``; two may have the same content."""
+        """Problem ``index`` (from 0) of those in no split of ``name``; two may have the same content.
+
+        Generates problems as far as needed, with the errors of :class:`Allocation`.
+        """
         return _allocation(name).spare_task(index)
 
     def validate(self, task: Task) -> None:
@@ -96,7 +99,10 @@ TASK_SETS = PuzzleTaskSets()
 
 
 def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
-    """Success rate of each constant answer, by its name, on tasks of one puzzle: by group and for ``all``."""
+    """Success rates of the constant answers on ``tasks`` of one puzzle, at least one.
+
+    {name of the answer: {"all": success rate on all tasks, group: success rate on its tasks}}.
+    """
     kind = puzzle(tasks[0].payload["puzzle"])
     groups = Counter(task.group for task in tasks)
     solved: dict[str, Counter[str]] = defaultdict(Counter)
@@ -116,7 +122,7 @@ def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
-    """The best of the puzzle's constant answers on ``tasks`` of one puzzle; the first one of a tie.
+    """The constant answer that solves most of ``tasks`` of one puzzle, at least one; the first one of a tie.
 
     It has the answer's name, and its success rate by group and for ``all``.
     """
@@ -127,10 +133,10 @@ def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
 
 @dataclass
 class Allocation:
-    """Generates problems and assigns them to the splits of a task set, as far as this is needed.
+    """The problems of a task set, generated as far as needed and assigned to its splits.
 
-    ``spare``: tasks in no split, for demonstrations. Generating raises ConfigError after 20,000 problems in a
-    row that nothing needs, or for a wrong ``difficulty``.
+    ``splits``: tasks by split. ``spare``: tasks in no split, for demonstrations. Generating raises
+    ConfigError after 20,000 problems in a row that nothing needs, or for a wrong ``difficulty``.
     """
 
     wanted: PuzzleDefinition
@@ -179,6 +185,7 @@ class Allocation:
                 )
 
     def _make(self) -> None:
+        """Generate the next problem; add it to a split or to ``spare``; drop one that a split has already."""
         problem = self.puzzle.generate(self._made, self.difficulty)
 
         # A new content goes to the first split that still needs its group, or any. Content outside all

@@ -69,7 +69,7 @@ class Slot:
     idle: bool = True
 
     def leads_to(self, key: str, actions: Actions) -> bool:
-        """Whether this simulator can reach the state after ``actions`` of the task ``key`` by playing on."""
+        """Whether the simulator is in the task ``key`` and has played a prefix of ``actions`` (or all)."""
         return self.key == key and self.at is not None and self.at == actions[: len(self.at)]
 
 
@@ -157,7 +157,10 @@ class CachedEngine:
         self._actions: Actions = ()
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``. Raises DataError for an invalid payload."""
+        """Start ``task``; its first observation is cached or computed. Ends the episode before.
+
+        Raises DataError for an invalid payload, SimulatorLost if the simulator fails.
+        """
         self._end()
         self._key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
         self._known = self._cache.observations(self._key)
@@ -180,7 +183,10 @@ class CachedEngine:
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to ``snapshot``. A simulator is moved there only when a new observation is needed."""
+        """Return to ``snapshot`` of the task started last; returns the observation there.
+
+        A simulator is moved there only when a new observation is needed.
+        """
         self._end()
         self._actions = tuple(snapshot)
         return self._observe()
@@ -251,7 +257,10 @@ class DiskCache:
         self._file.text_factory = lambda text: text.decode(errors="replace")
 
     def load(self, task: str) -> dict[Actions, Observation]:
-        """The stored observations of ``task``. A damaged row is deleted, so it will be computed again."""
+        """The stored observations of ``task``, each by the actions that led to it; {} for a new task.
+
+        A damaged row is deleted with a warning, so it will be computed again.
+        """
         return self._repairing(lambda: self._load(task))
 
     def _load(self, task: str) -> dict[Actions, Observation]:

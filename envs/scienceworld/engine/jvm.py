@@ -119,7 +119,7 @@ class Jvm:
         return self.owner == os.getpid() and self.process.poll() is None
 
     def take(self) -> Simulator:
-        """An idle simulator, or a new one."""
+        """An idle simulator, in the state that its last user left, or a new one."""
         with self._calling:
             if self._idle:
                 return self._idle.pop()

@@ -87,7 +87,7 @@ class ScienceWorldEngine:
         raise EngineError("ScienceWorld states are restored by replay")
 
     def valid_actions(self) -> list[str]:
-        """All actions with an effect, sorted; 300 to 4,500 of them (for random play and tests)."""
+        """The simulator's list of valid actions, sorted; 300 to 4,500 of them (for random play and tests)."""
         listed = json.loads(self._call(lambda s: s.getValidActionObjectCombinationsJSON()))
         return sorted(entry["action"] for entry in listed["validActions"])
 
@@ -95,7 +95,7 @@ class ScienceWorldEngine:
         """Restart ``task`` and return the simulator's own solution. Takes seconds and much memory.
 
         The simulator stays slow, since it then computes a path at each start: use a separate engine, never
-        rollouts'.
+        rollouts'. The task's payload, with all three keys, is not checked.
         """
         payload = task.payload
         self._ensure_simulator()
@@ -104,7 +104,10 @@ class ScienceWorldEngine:
         return list(self._call(lambda s: s.getGoldActionSequence()))
 
     def variations(self, name: str) -> dict[str, list[int]]:
-        """The simulator's split of a task type: the variations of ``train``, ``dev`` and ``test``."""
+        """The simulator's split of a task type: variation numbers by ``train``, ``dev`` and ``test``.
+
+        Ends a started task. The name is not checked: the simulator replaces an unknown one by another.
+        """
         self._ensure_simulator()
         self._call(lambda s: s.load(name, 0, "easy", False))
         return {

@@ -78,7 +78,7 @@ def _renamed(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> lis
 
 
 def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
-    """Whether ``plan``, played from the start, solves ``task``."""
+    """Whether ``plan``, played on ``engine`` from the start, solves ``task`` with its last action."""
     now = engine.reset(task)
     for action in plan:
         now = engine.step(action)
@@ -135,9 +135,10 @@ _HOMES = {"plant": "greenhouse"}  # place of the wanted object; animals and othe
 
 
 def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
-    """Short plans for ``task`` from the texts that ``engine`` shows, in random order, always the same.
+    """Short plans for ``task`` from the texts that ``engine`` shows, in a random order seeded by its id.
 
-    Few of them are solutions. [] for task types other than find-* and lifespan-*.
+    Resets and plays ``engine``. Few of them are solutions. [] for task types other than find-* and
+    lifespan-*.
     """
     task_type = str(task.payload["task"])
     first = engine.reset(task).text

@@ -82,7 +82,8 @@ R3L_TEST = (
 def official_variations(task_type: str, split: str) -> range:
     """The variation numbers of ``split`` (train, dev or test) in ScienceWorld's own division of a task type.
 
-    The first two quarters train, the third is dev, the rest test; a quarter is rounded down.
+    The first two quarters train, the third is dev, the rest test; a quarter is rounded down. Raises KeyError
+    for an unknown task type or split.
     """
     count = VARIATIONS[task_type]
     quarter = count // 4
@@ -107,14 +108,15 @@ def problem(task_type: str, variation: int, split: str, group: str | None = None
 def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
     """The problem with an id such as ``find-animal-12`` as a task, with the released code's simplifications.
 
-    ``group``: its group in tables, by default the task type.
+    ``group``: its group in tables, by default the task type. Neither type nor variation is checked; raises
+    ValueError if the id ends in no number.
     """
     task_type, _, variation = problem_id.rpartition("-")
     return problem(task_type, int(variation), split, group)
 
 
 class TypeGroup(DefinitionModel):
-    """A group of task types for which results are reported separately."""
+    """A group of task types (``tasks``, such as find-animal) for which results are reported separately."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
 
@@ -169,8 +171,9 @@ class ScienceWorldDefinition(task_sets.TaskSetDefinition):
 class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
     """The task sets of ScienceWorld.
 
-    Sets with a file of configs/task_sets have stored solutions; the two others have none. ``r3l`` is that of
-    the released code: 17 task types for training, the other 13 for testing. ``official`` is ScienceWorld's.
+    Those defined by a file of configs/task_sets have stored solutions. ``r3l`` and ``official`` have none:
+    ``r3l`` is the released code's selection, 17 task types for training and the other 13 for testing,
+    ``official`` ScienceWorld's own splits.
     """
 
     env = "scienceworld"
@@ -230,7 +233,7 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
             raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hex sha256 of all that the problems consist of: id, group and payload."""
+        """Hex sha256 of id, group and payload of all ``tasks``, in the order of ids, whatever theirs is."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
             line = json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True)
@@ -273,8 +276,8 @@ def _candidates(
 def to_solve(defined: ScienceWorldDefinition, task_type: str, source: OfficialSplit) -> list[str]:
     """Ids of a task type's problems in an official split that get a stored solution.
 
-    ``source``: the official split, train, dev or test. They are drawn by the name of the task set,
-    ``defined.solve`` of them, and listed in the drawn order.
+    ``source``: the official split, train, dev or test. ``defined.solve[source]`` of them are drawn (none
+    without an entry), by a seed from the task set's name, and listed in the drawn order.
     """
     ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
     ids.sort(key=lambda key: seed_of("panel", defined.name, key))

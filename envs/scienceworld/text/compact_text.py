@@ -38,7 +38,7 @@ _HIDDEN = ("agent", "air")
 def compact(text: str) -> str:
     """Shorten an observation to one line of at most LIMIT characters; the rest is cut off (" ...").
 
-    Of places and inventories only the names of things are left.
+    Of places and inventories only the names of things are left; any other text keeps its words.
     """
     place = _PLACE.match(text)
     if place:

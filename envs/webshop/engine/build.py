@@ -53,7 +53,7 @@ class WebShopDefinition(task_sets.TaskSetDefinition):
 
 
 def definition(name: str) -> WebShopDefinition:
-    """Read configs/task_sets/webshop_NAME.yaml. Raises ConfigError for an unknown name."""
+    """Contents of configs/task_sets/webshop_NAME.yaml. Raises ConfigError for an unknown name."""
     others = "official and r3l, of the original catalogue"
     found: WebShopDefinition = read_definition(WebShopDefinition, "webshop", name, others)
     return found
@@ -71,7 +71,7 @@ def locate(catalogue: str) -> Path:
 def original() -> tuple[Path, Meta]:
     """(folder, meta) of the catalogue of the original's products, which ``$R3L_WEBSHOP`` names.
 
-    Raises DataError if there is none.
+    Raises DataError if the variable is not set, or its folder holds no catalogue of this release.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:

@@ -128,6 +128,7 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
 
 
 def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -> Meta:
+    """Write shop.db, the arrays of the search index and meta.json to the existing ``folder``."""
     # If the build fails, the folder is deleted: no journal is needed. One transaction: a million take hours.
     database = sqlite3.connect(folder / "shop.db", isolation_level=None)
     database.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {_CREATE}")

@@ -28,8 +28,9 @@ _NEAREST = 4  # a limit is drawn from this many of the nearest ones above the pr
 class Goal:
     """A product that satisfies the customer, with the customer's instruction.
 
-    ``name``: the product's. ``options``: the wanted values; for goals made from product records, (name,
-    value) pairs, as the original's fuzzy matcher expects. ``price_upper`` in dollars.
+    ``asin``, ``category``, ``query``, ``name``, ``product_category``: the product's. ``attributes``: the
+    wanted ones. ``options``: the wanted values; for goals made from product records, (name, value) pairs, as
+    the original's fuzzy matcher expects. ``price_upper``: price limit in dollars, NO_LIMIT without one.
     """
 
     asin: str

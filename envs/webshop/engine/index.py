@@ -122,7 +122,7 @@ class IndexWriter:
         self._chunks: list[Path] = []
 
     def add(self, text: str) -> None:
-        """Add the text of the next document."""
+        """Add the text of the next document; they are numbered from 0."""
         before = len(self._tokens)
         for piece in pieces(text):
             number = self._known.get(piece)
@@ -245,7 +245,10 @@ class Index:
         self._inverse = np.float32(1) / (K1 * ((np.float32(1) - B) + B * decoded / mean))
 
     def search(self, query: str, limit: int) -> list[int]:
-        """Numbers of the ``limit`` best documents, best first; equal scores are ordered by name."""
+        """Numbers of the at most ``limit`` best documents, best first; equal scores are ordered by name.
+
+        Only documents with a term of the query are results.
+        """
         return [number for number, _ in self.scored(query, limit)]
 
     def scored(self, query: str, limit: int) -> list[tuple[int, float]]:

@@ -26,7 +26,11 @@ SEPARATOR = " [SEP] "
 
 @dataclass(frozen=True, slots=True)
 class String:
-    """A visible string. ``kind``: text, button, option or link; ``group``: the name of an option."""
+    """A visible string of a page.
+
+    ``kind``: text, button, option (a value to choose) or link (to a product). ``group``: name of the option
+    that a value belongs to, such as color; "" for other kinds.
+    """
 
     text: str
     kind: str = "text"
@@ -35,9 +39,10 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page. ``bar``: whether it has a search bar.
+    """A rendered page. ``strings``: its visible strings in order. ``bar``: whether it has a search bar.
 
-    ``targets``: what can be clicked, by its text (in lower case unless it is an option).
+    ``targets``: what can be clicked, by its text, in lower case unless it is an option. Of two targets with
+    one text it has the option.
     """
 
     strings: tuple[String, ...]
@@ -84,7 +89,7 @@ def item_page(goal: Goal, product: Product) -> Page:
 
 
 def sub_page(goal: Goal, product: Product, name: str) -> Page:
-    """The page ``name`` of a product, one of SUBPAGES.
+    """The page ``name`` of a product, one of SUBPAGES (KeyError for any other).
 
     There are no reviews, since the original's code that loads them is disabled.
     """
@@ -134,7 +139,8 @@ def done_page(asin: str, options: Sequence[tuple[str, str]], reward: float) -> P
 def text_rich(page: Page, url: str, opened: Container[str]) -> str:
     """The page as the observation ``text_rich``: one string a line, with buttons marked.
 
-    Options that occur in ``url`` and products whose asins are in ``opened`` are marked as clicked.
+    Options whose quoted values occur in ``url`` (``Session.url``) and products whose asins are in ``opened``
+    are marked as clicked; the clicked options are also listed at the top, the last on the page first.
     """
     lines: list[str] = []
     clicked: list[str] = []

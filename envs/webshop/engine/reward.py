@@ -35,8 +35,9 @@ Nouns = Callable[[str], Sequence[str]]
 class PurchaseScore:
     """Parts of the reward of a purchase.
 
-    ``type``: factor in {0, 0.1, 0.5, 1} for the kind of product. ``title_score``: share of matching nouns.
-    ``attributes``, ``options``: numbers of matches. ``price``: within the limit. ``reward``: 0 to 1.
+    ``type``: factor in {0, 0.1, 0.5, 1} for the kind of product. ``query_match``, ``category_match``: both
+    products are listed under the same query, or share two categories. ``title_score``: share of matching
+    nouns. ``attributes``, ``options``: numbers of matches. ``price``: within the limit. ``reward``: 0 to 1.
     """
 
     type: float
@@ -50,9 +51,9 @@ class PurchaseScore:
 
 
 def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> PurchaseScore:
-    """Score the purchase of ``bought`` with the option values ``chosen`` for ``goal``.
+    """Score the purchase of ``bought`` with the option values ``chosen`` by the wishes of ``goal``.
 
-    ``nouns`` gives the nouns of a product's name.
+    ``nouns``: a function that gives the nouns of a product's name.
     """
     same_query = bought.query == goal.query
     same_category = len(_categories(bought.product_category) & _categories(goal.product_category)) >= 2
@@ -115,7 +116,7 @@ def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[st
 
 
 def color_of(value: str) -> str:
-    """The first colour in COLORS that occurs in ``value``, else ``value``."""
+    """The first colour of the list COLORS that is a substring of ``value``, else ``value``."""
     return next((color for color in COLORS if color in value), value)
 
 

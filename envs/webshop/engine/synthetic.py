@@ -205,7 +205,7 @@ def read_wish(instruction: str) -> Wish:
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
-    """Whether a goal with these wanted ``options`` is hard: it has two of them.
+    """Whether a goal of the synthetic catalogue with these wanted ``options`` is hard: it has two of them.
 
     (A hard goal of the synthetic catalogue has two options and two attributes, an easy one has one of each.)
     """

@@ -71,7 +71,10 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return allotted(name)[split]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """SFT task ``index``: a goal that is in no split; since few are left, they repeat."""
+        """SFT task ``index`` of task set ``name``: a goal that is in no split; after the last they repeat.
+
+        Raises ConfigError unless it is a synthetic task set.
+        """
         spare = allotted(name)["sft"]
         return spare[index % len(spare)]
 
