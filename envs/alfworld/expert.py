@@ -83,7 +83,7 @@ class AlfworldExpert(ScriptedExpert):
             self.closed.discard(name)
 
     def ready(self, item: str) -> bool:
-        """Whether ``item`` is in the state that the goal requires."""
+        """Whether ``item``, a displayed name, is in the state that the goal requires, if any."""
         return self.goal.state is None or item in self.treated
 
     def unexplored(self) -> list[str]:

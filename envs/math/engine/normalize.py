@@ -119,6 +119,7 @@ def enclosing(text: str) -> tuple[str, str] | None:
     Any closing bracket closes any opening one, as in intervals. Braces without a backslash count only around
     a list, as in ``{1,2}``.
     """
+    # Find the first opening bracket and the last closing one; brackets side by side enclose nothing together.
     depth = 0
     first = None
     last = None
@@ -132,6 +133,8 @@ def enclosing(text: str) -> tuple[str, str] | None:
         if depth < 0:
             return None
         last = bracket
+
+    # They enclose the text if they are at its ends.
     if first is None or last is None or depth or first.start() or last.end() != len(text):
         return None
     if first[0] == "{" and "," not in text:

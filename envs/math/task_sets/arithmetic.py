@@ -142,11 +142,12 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """The first line that differs from the solution; its correction is the operation due, without the result.
 
-    A response that ends too early is wrong at its last line. None if all lines are right, and for problems
-    that this module did not generate.
+    ``lines``: those of a response, at least one; one that ends too early is wrong at its last line. None if
+    all lines are right, and for problems that this module did not generate.
     """
     if "operations" not in task.payload:
         return None
+    # Compare line by line; None stands for the answer. ``value``: the right result so far.
     right = solution(task)
     value = int(task.payload["start"])
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):

@@ -46,7 +46,7 @@ _FRACTION = re.compile(r"\\[dt]frac")
 
 @dataclass(frozen=True)
 class MathProblem:
-    """A problem of a published set.
+    """A problem of a published set; its ``id`` is SET/KEY.
 
     ``gold``: the right answer without a box. ``source``: name of the set. ``lang``: en or zh. ``sha256``: 16
     hex digits over problem and gold, by which stored results name a problem.
@@ -167,8 +167,8 @@ def solutions(name: str) -> dict[str, str]:
 def read_set(name: str, source: Path | None) -> list[MathProblem]:
     """Read a set from the folder ``source``, else this package, else the hub; templated sets are generated.
 
-    Its sha256 is not checked. Raises DataError if it cannot be found or read, ConfigError if the folder does
-    not exist.
+    ``source`` None: ``$R3L_MATH``. Its sha256 is not checked. Raises DataError if it cannot be found or read,
+    ConfigError if the folder does not exist, KeyError for an unknown or a cleaned set.
     """
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read

@@ -78,7 +78,7 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return tasks
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of the supervised stage (SFT), in no split of task set ``name``.
+        """Problem ``index`` (from 0) of the supervised stage (SFT), in no split of task set ``name``.
 
         As ``index`` grows, the number of operations goes from the task set's fewest to its most, again and
         again.

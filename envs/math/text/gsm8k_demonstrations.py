@@ -107,7 +107,8 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """The first line that differs from the solution; its correction is the operation due, without the result.
 
-    It compares texts, so that it is of use for scripted lines only. None if all lines are right.
+    It compares texts, so that it is of use for scripted lines only. ``lines``: at least one. None if all
+    lines are right.
     """
     steps = task.payload["steps"]
     for k, expected in enumerate(solution(task)):

@@ -70,9 +70,9 @@ class WorkedSolution:
 
 @dataclass(frozen=True)
 class PuzzleAttempt:
-    """A scripted solver's response.
+    """A scripted solver's response: lines of reasoning, and the answer without a box.
 
-    ``first_wrong``: index of the first wrong line; None if all are right.
+    ``first_wrong``: index of the first line that differs from a careful solver's; None if all are right.
     """
 
     lines: list[str]

@@ -65,6 +65,7 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         kind = puzzle(task.payload["puzzle"])
         data = task.payload["data"]
         answer = task.payload["answer"]
+        # Skill 0 always misreads the problem once, so this attempt must be graded as wrong.
         wrong = kind.attempt(data, generator("proof", task.id), skill=0)
         critique = kind.critique(data, wrong.answer)
         faults = []
@@ -161,10 +162,12 @@ class Allocation:
             raise ConfigError(f"{definition_path(ENV, self.wanted.name)}: difficulty: {error}") from error
 
     def split(self, split: str) -> list[Task]:
+        """All tasks of ``split``, in the order of their generation; generates problems until it is full."""
         self._make_until(lambda: not self._left[split].total(), lambda: len(self.splits[split]))
         return self.splits[split]
 
     def spare_task(self, index: int) -> Task:
+        """Task ``index`` (from 0) of ``spare``; generates problems until there is one."""
         self._make_until(lambda: index < len(self.spare), lambda: len(self.spare))
         return self.spare[index]
 

@@ -106,7 +106,8 @@ class ScienceWorldEngine:
     def variations(self, name: str) -> dict[str, list[int]]:
         """The simulator's split of a task type: variation numbers by ``train``, ``dev`` and ``test``.
 
-        Ends a started task. The name is not checked: the simulator replaces an unknown one by another.
+        Loads variation 0 in place of a started task, so ``reset`` must follow. The name is not checked: the
+        simulator replaces an unknown one by another.
         """
         self._ensure_simulator()
         self._call(lambda s: s.load(name, 0, "easy", False))
@@ -127,6 +128,7 @@ class ScienceWorldEngine:
         self._started = False
 
     def _step(self, action: str) -> Observation:
+        """Play ``action`` and keep the scores from which the option ``reward`` is computed."""
         text = self._call(lambda s: s.step(action))
         score = round(FULL_SCORE * float(self._call(lambda s: s.getScore())))
         if self._first_score is None:

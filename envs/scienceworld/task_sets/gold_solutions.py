@@ -78,7 +78,7 @@ def _renamed(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> lis
 
 
 def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
-    """Whether ``plan``, played on ``engine`` from the start, solves ``task`` with its last action."""
+    """Whether ``task`` is solved after the last action of ``plan``, played on ``engine`` from the start."""
     now = engine.reset(task)
     for action in plan:
         now = engine.step(action)
@@ -86,7 +86,10 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (id, solution) of each problem in ``ids`` that ``solve`` solves, a fifth of a second each."""
+    """Yield (id, solution) of each problem in ``ids`` that ``solve`` solves, a fifth of a second each.
+
+    The others are left out. Uses two engines of its own, closed after the last problem.
+    """
     golden = ScienceWorldEngine()
     player = ScienceWorldEngine()
     for key in ids:

@@ -43,7 +43,7 @@ CREATE TABLE nouns (name TEXT PRIMARY KEY, nouns TEXT) WITHOUT ROWID;
 
 @dataclass(frozen=True)
 class Source:
-    """A product and its goals, in the order of the item file."""
+    """A product with its goals, maybe none; catalogues take them in the order of the item file."""
 
     product: Product
     goals: tuple[Goal, ...]

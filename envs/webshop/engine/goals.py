@@ -121,6 +121,7 @@ def _goal(
     attributes: tuple[str, ...],
     options: tuple[str | tuple[str, str], ...],
 ) -> Goal:
+    """A goal of ``product``: the instruction ``wish``, with the price limit of ``number`` if there is one."""
     limit = price_limit(product.asin, number, product.price)
     clause = "" if limit == NO_LIMIT else f", and price lower than {limit:.2f} dollars"
     return Goal(

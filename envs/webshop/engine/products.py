@@ -33,8 +33,9 @@ Options = tuple[tuple[str, tuple[str, ...]], ...]
 class Product:
     """The fields of a product that pages, search and reward use.
 
-    ``price`` in dollars; ``price_label``: how pages show it. ``query``: search words under which the original
-    lists it. ``options``: (name, values).
+    ``bullets``: the lines of its short description. ``price`` in dollars; ``price_label``: how pages show it.
+    ``query``: search words under which the original lists it. ``product_category``: a path of categories
+    joined by ``›``. ``options``: (name, values to choose from) of each.
     """
 
     asin: str

@@ -162,6 +162,7 @@ class WebshopEngine:
         return replace(self._observe(0.0 - self.options.penalty), refused=True)
 
     def _observe(self, reward: float) -> Observation:
+        """The observation of the current page, with its admissible actions."""
         session = self._current()
         done = session.at == "done"
         if self.options.observation == "plain":
