@@ -49,7 +49,7 @@ class ChatRenderer:
 
     @property
     def end_texts(self) -> list[str]:
-        """The texts of the tokens that end a turn."""
+        """The texts of the tokens that end a turn, in the order of their ids."""
         return [self.tokenizer.decode([end]) for end in sorted(self.end_ids)]
 
     @cached_property

@@ -17,7 +17,7 @@ _MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")  # how control tokens are spell
 
 
 class TurnEnds(NamedTuple):
-    """Tokens that end a turn.
+    """Ids of the tokens that end a turn.
 
     ``written``: written by the template after a response, and appended to a response given as text. ``ids``:
     every token that ends a sampled response.

@@ -1,5 +1,4 @@
-"""``r3l doctor step``: collect one step without updating, and check that sampling and training agree on
-log-probs.
+"""``r3l doctor step``: one step without an update; do sampling and training agree on log-probs?
 
 Both compute with the same weights: sampling token by token against its caches, training whole rows at once.
 Where they disagree by more than rounding, a mask, a position or a cache is wrong, and so are importance

@@ -111,7 +111,7 @@ class SFTModel:
         return cls(network, tokenizer, _master_weights(network, config))
 
     def save_phase(self, folder: Path, config: SFTConfig) -> None:
-        """Write the trained weights into ``folder``, from which :meth:`load` continues the build.
+        """Write the trained weights into the existing ``folder``, from which :meth:`load` goes on.
 
         Of a model with an adapter only the adapter's; else with configuration and tokenizer.
         """

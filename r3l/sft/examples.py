@@ -30,9 +30,7 @@ LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic n
 
 
 class ExampleKind(StrEnum):
-    """Kinds of SFT example: ``episode``, ``retry``, ``reflection`` and ``hinted``, an episode with a hint at
-    every turn.
-    """
+    """Kind of an SFT example; ``hinted``: an episode in which every turn has a hint."""
 
     EPISODE = "episode"
     RETRY = "retry"

@@ -76,7 +76,8 @@ def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreT
 def build_model(tokenizer: Any, seed: int, layers: int = 5, hidden_size: int = 128) -> Qwen2ForCausalLM:
     """A Qwen2 model for ``tokenizer`` with random float32 weights; the same seed gives the same weights.
 
-    Sets the seed of torch's global generator.
+    ``hidden_size``: a multiple of 64, for query heads of 32 dimensions and two key-value heads. Sets the seed
+    of torch's global generator.
     """
     config = Qwen2Config(
         vocab_size=len(tokenizer),

@@ -162,6 +162,7 @@ class SFTConfig(Strict):
 
     @model_validator(mode="after")
     def _check_shares(self) -> Self:
+        """Raise ValueError for keys that contradict each other (see the class)."""
         if self.shares[ExampleKind.EPISODE] < 0:
             raise ValueError("retry_share, reflection_share and hinted_share must not add up to more than 1")
         if self.lora.rank and (self.optimizer != "adamw" or self.model is None):

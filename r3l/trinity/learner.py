@@ -164,7 +164,10 @@ class Learner:
         self._caches = _Caches()
 
     def save(self) -> Path:
-        """Write a checkpoint of the present step in the local engine's format; returns its folder."""
+        """Write a checkpoint of the present step in the local engine's format; returns its folder.
+
+        Errors as in r3l.local.checkpoint:save.
+        """
         return checkpoint.save(self.folder, self.trainer, self.tokenizer, self.run.fingerprint(), {})
 
 

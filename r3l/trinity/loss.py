@@ -53,7 +53,9 @@ class MethodLoss(PolicyLossFn):
     ) -> Loss:
         """(loss of a micro-batch, its metrics), both additive over micro-batches.
 
-        Raises NonFiniteError for a NaN or infinite log-prob or loss.
+        ``taught`` to ``off_policy`` have the shape (B,), the tensors before them (B, T); without B for a
+        single row. The loss is multiplied by ``replicas``. Raises NonFiniteError for a NaN or infinite
+        log-prob or loss.
         """
         return self._loss(
             logprob,
@@ -80,6 +82,7 @@ class MethodLoss(PolicyLossFn):
         off_policy: torch.Tensor,
         ref_logprob: torch.Tensor | None = None,
     ) -> Loss:
+        """(the method's loss times ``replicas``, its metrics) of Trinity's tensors; see :meth:`__call__`."""
         # The tinker trainer passes single rows, verl's trainer batches; both become a Batch.
         mask_B_T = _rows(action_mask, 2).float()
         logprobs_B_T = _rows(logprob, 2)

@@ -54,7 +54,7 @@ class Tinker:
         return int(checkpoint.read_state(start, self.run.fingerprint())["step"]) if start else 0
 
     def finished(self) -> bool:
-        """True if the last step's checkpoint exists."""
+        """True if the last step's checkpoint exists; CheckpointError as in :meth:`steps_done`."""
         return self.steps_done() >= self.run.train.steps
 
     def drop_after(self, step: int) -> None:

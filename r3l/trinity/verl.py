@@ -133,8 +133,7 @@ class Verl:
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """The local engine's loss metrics of a step (loss, its parts, grad_norm), from what Trinity's trainer
-        ``reported``.
+        """The local engine's loss metrics (loss, its parts, grad_norm), from what the trainer ``reported``.
 
         If they are reported, also the log-prob mismatch (mean, max), and the peak memory of a GPU
         (``memory/trainer``, GiB).

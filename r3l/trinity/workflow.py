@@ -127,6 +127,7 @@ class MethodWorkflow(Workflow):
         return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))
 
     def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
+        """Context of a task's rollouts; ``where``: the part of its seed address after the run's seed."""
         run = setting.run
         policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
         ctx = rollout_context(

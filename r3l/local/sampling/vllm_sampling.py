@@ -54,6 +54,7 @@ class VllmPolicy(LocalPolicy):
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:
         super().__init__(model, tokenizer, sampling.max_context, samples=samples, use_cache=False)
+        # Before the import, at which vLLM reads them.
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:

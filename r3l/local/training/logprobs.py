@@ -93,8 +93,9 @@ def trajectory_logprobs(
     """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
 
     Computed without gradients, in evaluation mode. ``samples``: whether the model reads a trajectory as one
-    row, or each turn as a row of its own. ``temperature``: divides logits. ``wanted``: the forward pass;
-    transformers' if the packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
+    row, or each turn as a row of its own. ``temperature``: divides logits. ``tokens_per_microbatch``: most
+    tokens of one pass (a longer row is a pass by itself). ``wanted``: the forward pass; transformers' if the
+    packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
     """
     packed = forward.pass_of(model, wanted) == "packed"
     rows = rows_to_score(trajectories, samples)
