@@ -36,6 +36,7 @@ class Generation(Extension):
     tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The nodes of the block's content, without its two tags; called by jinja2."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 

@@ -58,7 +58,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
 
 
 def gpus() -> tuple[list[float], str]:
-    """(total memory of each GPU of this machine in GiB, text that says why there is none), by nvidia-smi."""
+    """([total memory of each GPU of this machine in GiB], the reason if there is none), by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return [], "none here (no nvidia-smi)"

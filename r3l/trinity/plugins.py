@@ -35,6 +35,7 @@ class _MethodAlgorithm(AlgorithmType):
 
     @classmethod
     def default_config(cls) -> dict[str, Any]:
+        """Parts that Trinity uses where the configuration names none; ours names them all."""
         return {
             "advantage_fn": ADVANTAGE,
             "policy_loss_fn": LOSS,

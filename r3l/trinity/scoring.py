@@ -52,6 +52,7 @@ async def score(
         return found
 
     async def score_one(t: Trajectory) -> None:
+        # In its own context, or in its teacher's; any other trajectory needs nothing.
         if t.rescore:
             t.set_student_logprobs(await logprobs_S(t))
             own = replace(t, trainable=None)

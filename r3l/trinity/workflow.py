@@ -43,7 +43,8 @@ SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice
 class Setting:
     """Everything that a runner process of Trinity needs for all its tasks, loaded once.
 
-    ``tasks``: all training and test tasks by id; ``train_tasks``: the training set.
+    ``tasks``: all training and test tasks by id; ``train_tasks``: the training set. ``dialogue``: prompts and
+    parsing of the environment; ``pool``: its worker processes.
     """
 
     run: Run

@@ -121,6 +121,7 @@ class _TreeAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, queries: torch.Tensor, states: torch.Tensor, rows: Any) -> torch.Tensor:
+        """Attention of all nodes, (N, H, D); ``rows``: paths, their ends and starts (attend_tree)."""
         queries = queries.contiguous()
         states = states.contiguous()
         attended = torch.zeros_like(queries)
@@ -131,6 +132,7 @@ class _TreeAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of queries and of states; None for ``rows``, which are indices."""
         queries, states, attended = ctx.saved_tensors
         of_queries = torch.zeros_like(queries)
         of_states = torch.zeros_like(states)

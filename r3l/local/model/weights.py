@@ -179,6 +179,7 @@ class _Rotation(nn.Module):
         self.register_buffer("inv_freq", frequencies, persistent=False)
 
     def forward(self, hidden: torch.Tensor, positions_B_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(cosines, sines) of the positions, shape (B, T, head size) each, in the type of ``hidden``."""
         angles = positions_B_T[..., None].float() * self.inv_freq
         both_halves = torch.cat([angles, angles], dim=-1)
         return both_halves.cos().to(hidden.dtype), both_halves.sin().to(hidden.dtype)
