@@ -53,7 +53,7 @@ class OneFileEngine(ABC):
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027 - most engines hold no resources
-        """Release resources."""
+        """Release resources; does nothing by default, since most engines hold none."""
 
 
 class OneFileEnvironment(EnvironmentPackage[Options]):

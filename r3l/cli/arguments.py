@@ -157,7 +157,7 @@ def listed(text: str | None, option: str) -> list[str] | None:
 def named(option: Literal["--env", "--method"], text: str | None) -> list[str] | None:
     """The environments or methods (variants too) that an option lists, comma-separated; None without it.
 
-    Raises ConfigError for an unknown one.
+    Raises ConfigError for an unknown, empty or repeated one.
     """
     from r3l.config import EnvConfig, MethodConfig, load, variant
 

@@ -59,7 +59,7 @@ class EnvTierConfig(EnvSettings):
 class EnvConfig(Strict):
     """configs/envs/<name>.yaml: an environment, and its settings in each tier (scale of experiments).
 
-    ``label``: its name in print. ``sources``: by key, where the values come from.
+    ``label``: its name in print. ``sources``: by key, where the values come from. An unknown key is an error.
     """
 
     env: str

@@ -124,8 +124,9 @@ class Endpoint:
         """Request tokens after the prompt ``ids``, up to and including one of ``stops`` (/completions).
 
         ``ids``, ``stops``: token ids. ``address``: seed address, which gives the request's seed
-        (r3l.core.seeds). The response is shorter than requested if the context has less room. Raises
-        DialogTooLongError if it has room for no token, else ServerError.
+        (r3l.core.seeds). If prompt and response do not fit together, the request is sent again for a shorter
+        response. Raises DialogTooLongError if the context has room for no token, and ServerError if the
+        request fails otherwise.
         """
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
         body = content | _request(sampling, address)

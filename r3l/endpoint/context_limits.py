@@ -98,8 +98,9 @@ class Room:
 def room_of_refusal(status: int, text: str) -> Room | None:
     """The token counts that a refusal names if its reason is a full context; None for any other reason.
 
-    ``status``: the HTTP status; ``text``: the response's body. Decided by error codes, else by the wordings
-    of known servers.
+    Each count is None if the refusal does not name it. ``status``: the HTTP status; below 400, and 401, 403,
+    404 and 429, it has another reason. ``text``: the response's body, in which error codes decide, else the
+    wordings of known servers.
     """
     if status < 400 or status in (401, 403, 404, 429):
         return None

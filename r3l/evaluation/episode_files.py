@@ -35,7 +35,9 @@ NAMED = 5  # tasks named in a message
 class PlayedEpisode(BaseModel):
     """One episode in a file of another program: the columns that are read. Others are ignored.
 
-    ``conditions``: values of batch, worker and seed, as far as the file has them.
+    ``conditions``: values of batch, worker and seed, as far as the file has them. Numbers are read as text
+    in text columns, "1.0" and "0.0" as true and false, empty ``turns`` and ``stop_reason`` as None. Raises
+    pydantic's ValidationError for any other value.
     """
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
@@ -222,7 +224,7 @@ def check_episodes(
 
     ``task_ids``: all tasks of the task set; None: only the tasks that the episodes name. A path such as
     ``/data/valid_seen/pick-7/trial_1/game.tw-pddl`` names the task ``valid_seen/pick-7/trial_1``.
-    ``max_turns``: the turn limit, if known.
+    ``max_turns``: the turn limit, if known; then episodes with as many and with more turns are counted.
 
     The tests (:class:`Dependence`) ask whether attempts at the same task succeed more often at some positions
     in the file, or under some condition. Raises DataError if there are no episodes or no tasks, or if no
