@@ -47,9 +47,9 @@ def training(
 ) -> Training:
     """Bytes per GPU of training with Adam, everything sharded over ``gpus`` (FSDP).
 
-    ``tokens``: of a micro-batch on each GPU. Weights, gradients and both moments are float32; forward and
-    backward passes compute in ``dtype`` and gather, with several GPUs, two layers at once. ``reference``: a
-    frozen copy of the base checkpoint for a KL.
+    ``tokens``: number of tokens in a micro-batch on each GPU. Weights, gradients and both moments are
+    float32; forward and backward passes compute in ``dtype`` and gather, with several GPUs, two layers at
+    once. ``reference``: a frozen copy of the base checkpoint for a KL.
     """
     share = a.parameters / gpus
     size = BYTES[dtype]
@@ -211,7 +211,7 @@ def in_flight(a: ArchitectureConfig, row: int) -> float:
 
 
 def keys_read(row: int) -> float:
-    """Keys that attention gathers per token of a row of ``row`` tokens.
+    """Mean number of keys that attention gathers per token of a row of ``row`` tokens (at least 1).
 
     The queries of a block share all keys up to its end. Rows with a shared prefix gather its keys separately,
     so short answers to a long prompt take more memory.
@@ -250,7 +250,7 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 class SamplingMemory:
     """Bytes of weights and of the cache (keys and values) on each GPU of one inference engine.
 
-    ``dialogs``: how many dialogs of full length the cache holds.
+    ``dialogs``: how many dialogs of full length the cache of all these GPUs holds, with a fraction.
     """
 
     weights: float
@@ -268,8 +268,8 @@ def sampling(
 ) -> SamplingMemory:
     """Memory of an inference engine that takes a ``share`` (0 to 1) of GPUs with ``card`` bytes each.
 
-    What the weights leave is cache; it is negative if they do not fit. ``context``: the longest dialog, in
-    tokens. ``tensor_parallel``: GPUs that share one copy of the weights.
+    The cache takes all that the weights leave; it is negative if they do not fit. ``context``: the longest
+    dialog, in tokens. ``tensor_parallel``: GPUs that share one copy of the weights.
     """
     weights = a.parameters * BYTES[dtype] / tensor_parallel
     cache = card * share - weights

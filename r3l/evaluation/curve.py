@@ -44,8 +44,8 @@ class CurvePoint(TypedDict):
 def check_curve(run: Run) -> None:
     """Raise ConfigError if test tasks cannot be played after the updates that ``evaluation.curve`` names.
 
-    So it is with another engine than local, for an update beyond ``train.steps``, and for one after which the
-    sampling weights are not synchronised (``train.sync_interval``).
+    That is the case with another engine than local, for an update beyond ``train.steps``, and for one after
+    which the sampling weights are not synchronised (no multiple of ``train.sync_interval``).
     """
     if run.engine != "local":
         raise ConfigError(
