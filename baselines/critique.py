@@ -123,7 +123,7 @@ def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCr
     if not ended or not text:
         reason = "empty" if ended else completion.finish_reason.value
         ctx.counters[f"critique/invalid/{reason}"] += 1
-        return InvalidFeedback(completion.finish_reason.value)
+        return InvalidFeedback(reason)
     if ctx.dialogue.release:
         return ParsedCritique(ctx.dialogue.release.refinement(text))
 

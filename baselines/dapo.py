@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pydantic import ValidationInfo, field_validator
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
 from r3l.core.advantages import all_equal
@@ -48,6 +49,7 @@ class DAPOSettings(GRPOSettings):
         "the penalty grows over this many tokens before Lmax (audit 1.7)",
         "released code, agentic environments",
         ge=1,
+        validate_default=True,  # against overlong_max, which may be set alone
     )
     overlong_counts: Counted = option(
         "responses",
@@ -59,6 +61,15 @@ class DAPOSettings(GRPOSettings):
         "reward 1 for success and 0 for anything else (audit 1.7)",
         "our choice: the environment's reward (released code: success only)",
     )
+
+    @field_validator("overlong_cache")
+    @classmethod
+    def _at_most_overlong_max(cls, value: int, fields: ValidationInfo) -> int:
+        # A longer cache would penalise empty rollouts.
+        most = fields.data.get("overlong_max", value)
+        if value > most:
+            raise ValueError(f"overlong_cache is above overlong_max; set it to at most {most}")
+        return value
 
 
 class DAPO(GRPO):

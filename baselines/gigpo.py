@@ -92,9 +92,10 @@ def states(trajectory: Trajectory) -> list[str]:
     """The state from which each turn starts: its observation.
 
     A turn that continues a response (``stop: line``) has none; its state is the last observation and the
-    lines since. Raises IndexError if the first observation is empty.
+    lines since. The first observation may be empty.
     """
     states: list[str] = []
     for k, turn in enumerate(trajectory.turns):
-        states.append(turn.observation or states[-1] + trajectory.turns[k - 1].response)
+        continues = k > 0 and not turn.observation
+        states.append(states[-1] + trajectory.turns[k - 1].response if continues else turn.observation)
     return states

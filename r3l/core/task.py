@@ -77,8 +77,10 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
     Steps take consecutive slices of ``tasks`` in a shuffled order. Each epoch (one pass over all) has an
     order of its own; a step at its end goes on into the next one. ``extra`` > 0: the number of an extra
     sampling round of the step, which takes its tasks (at most all, each once) from a shuffle of its own, so
-    that the tasks of later steps do not depend on it. Raises ZeroDivisionError for no tasks unless ``extra``.
+    that the tasks of later steps do not depend on it. Raises ValueError for no tasks.
     """
+    if not tasks:
+        raise ValueError("no tasks to train on")
     if extra:
         return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
     # Shuffle the epochs that this step touches, and take its slice of them.

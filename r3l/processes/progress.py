@@ -113,7 +113,7 @@ def _bar(label: str, total: int, done: int, lines: int) -> Iterator[tuple[Advanc
 
 def clock(seconds: float) -> str:
     """A duration in words: ``42 s`` below a minute, then rounded to minutes: ``9 min``, ``3 h 5 min``."""
-    if seconds < 60:
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
@@ -122,10 +122,12 @@ def clock(seconds: float) -> str:
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yield ``items`` one by one while a progress bar with ``label`` on stderr counts them.
 
-    ``total``: their number; needed if ``items`` has no length (else ZeroDivisionError, off a terminal).
+    ``total``: their number; None: the length of ``items``. Raises TypeError, at the first item, if it has none.
     """
     if total is None:
-        total = len(items) if isinstance(items, Sized) else 0
+        if not isinstance(items, Sized):
+            raise TypeError(f"{label}: give total, the number of items: {type(items).__name__} has no length")
+        total = len(items)
     with progress(label, total) as advance:
         for item in items:
             yield item

@@ -74,6 +74,11 @@ def test_between_lines_of_a_response_the_state_is_what_was_written():
     assert states(replace(WON, turns=lines)) == ["2 + 2?", "2 + 2?0\n", "2 + 2?0\n1\n"]
 
 
+def test_the_first_observation_may_be_empty():
+    turns = [replace(WON.turns[0], observation=""), *WON.turns[1:]]
+    assert states(replace(WON, turns=turns)) == ["", "see 1", "see 2"]
+
+
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
 def test_rows_and_batches_carry_the_advantage_of_each_token(samples):
     rows = rows_of(GiGPO({**HALF, "normalisation": "none"}), [GROUP], samples)

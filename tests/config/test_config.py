@@ -104,6 +104,13 @@ def test_a_rate_that_cannot_be_a_tuned_one_is_refused(tmp_path, monkeypatch, rat
         resolve("nano", "math", "mine", 0)
 
 
+@pytest.mark.parametrize("changed", ["overlong_max=179", "overlong_cache=361"])
+def test_a_penalty_longer_than_the_longest_rollout_is_refused(changed):
+    """At nano the penalty grows over 180 tokens up to 360; over more it would punish an empty rollout."""
+    with pytest.raises(ConfigError, match=r"overlong_cache.*set it to at most"):
+        resolve("nano", "webshop", f"dapo@{changed}", 0)
+
+
 def test_precedence_is_settings_profile_tier_variant_override():
     def setting(method, key, *overrides):
         return resolve("nano", "alfworld", method, 0, overrides=list(overrides)).method_settings[key]

@@ -1,5 +1,6 @@
 """Seeds by address."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,3 +27,9 @@ def test_every_pass_over_the_panel_visits_each_task_once(count, size):
     steps = -(-2 * size // count) + 1
     order = [task for n in range(1, steps + 1) for task in tasks_of_step(list(range(size)), 0, n, count)]
     assert sorted(order[:size]) == list(range(size)) == sorted(order[size : 2 * size])
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_no_tasks_are_refused(extra):
+    with pytest.raises(ValueError, match="no tasks"):
+        tasks_of_step([], 0, 1, 4, extra)

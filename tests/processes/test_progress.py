@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.processes.progress import one_progress, progress, tracked
+from r3l.processes.progress import clock, one_progress, progress, tracked
 
 
 def test_lines_are_spread_evenly_and_carry_the_note(capsys, monkeypatch):
@@ -55,3 +55,16 @@ def test_no_work_is_no_line(capsys, total):
     with progress("nothing", total):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_items_without_a_length_need_a_total(capsys):
+    assert list(tracked((n for n in (1, 2)), "loading", total=2)) == [1, 2]
+    with pytest.raises(TypeError, match="give total"):
+        list(tracked((n for n in (1, 2)), "loading"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(59.4, "59 s"), (59.7, "1 min"), (3590, "1 h 0 min"), (11_100, "3 h 5 min")]
+)
+def test_a_duration_in_words(seconds, text):
+    assert clock(seconds) == text
