@@ -9,6 +9,8 @@ from program import run
 from report.runs import write_run
 
 from r3l.report.feedback_per_token import feedback_rows, feedback_table
+from r3l.report.figures import feedback_per_token as feedback_figure
+from r3l.report.figures import style
 from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
 
@@ -128,6 +130,22 @@ def test_what_has_no_runs_is_a_row_only_if_it_is_named(results, monkeypatch, cap
     figure = tmp_path / "feedback.png"
     assert run(monkeypatch, capsys, "figure", "feedback_per_token", *named, "--out", figure)[0] == 0
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_difference_far_from_the_others_is_an_arrow_with_its_value(tmp_path, monkeypatch):
+    """GRPO solves all four tasks: RLSD none (-1.00, an arrow at the edge), SDAR three (-0.25, a point)."""
+    for seed in range(3):
+        write_run(tmp_path, "grpo", seed, [1, 1], [1, 1], steps=steps(30), budget=BUDGET)
+        write_run(tmp_path, "sdar", seed, [1, 1], [1, 0], steps=steps(30), budget=BUDGET)
+        write_run(tmp_path, "rlsd", seed, [0, 0], [0, 0], steps=steps(30), budget=BUDGET)
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure))
+    feedback_figure.draw(feedback_rows(read_runs(find_runs(tmp_path))), tmp_path / "figure.png")
+    differences = drawn[0].axes[0]
+    assert [text.get_text() for text in differences.texts] == ["-1.00"]
+    assert differences.dataLim.x0 == -feedback_figure.FARTHEST
+    points = {line.get_xdata()[0] for line in differences.lines if line.get_marker() == "o"}
+    assert points == {0.0, -0.25}
 
 
 @pytest.mark.parametrize("verb", ["table", "figure"])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ASIDE = 0.16  # rows, of the early difference above and of the final one below a method's line
 THICK = 0.5  # rows, of a bar
 SCORED = 0.55  # tint of the bar of scored tokens
+FARTHEST = 0.5  # of differences: one beyond is an arrow at the edge with its value, so that others can be read
 GAP = 0.5  # rows, above the name of an environment
 TITLES = ("success minus GRPO's", "tokens an update", "gain per million")
 UNITS = ("share of tasks", "thousands", "success per million sampled")
@@ -80,6 +81,7 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
             figure,
             "In brackets: seeds. Each method at GRPO's learning rate unless its name says another. "
             "Bars: 95 % intervals over seeds; differences are paired by seed. "
+            f"Arrows: a difference beyond {FARTHEST:g}, in figures. "
             "Gain: final success minus the base checkpoint's. "
             "Blind: the interval of the teacher's D on successes minus failures includes 0. "
             "Numbers: r3l table feedback_per_token.",
@@ -107,7 +109,7 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
         return
     for effect, aside, fill in ((row.early_effect, -ASIDE, "white"), (row.final_effect, ASIDE, seen.colour)):
         if effect is not None:
-            _interval(differences, y + aside, effect.interval, seen.colour, fill)
+            _difference(differences, y + aside, effect.interval, seen.colour, fill)
     sampled = row.tokens["generated_tokens"] or 0.0
     scored = row.tokens["scored_tokens"] or 0.0
     tokens.barh(y, sampled / 1000, THICK, color=seen.colour)
@@ -125,6 +127,26 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
             fontsize=style.CAPTION,
             color=style.GREY,
         )
+
+
+def _difference(ax: Axes, y: float, found: Interval, colour: str, fill: str) -> None:
+    """A difference with its interval; one beyond FARTHEST is an arrow at the edge, with its value."""
+    if abs(found.mean) <= FARTHEST:
+        _interval(ax, y, found, colour, fill)
+        return
+    side = 1 if found.mean > 0 else -1
+    arrow = "<" if side < 0 else ">"
+    ax.plot(side * FARTHEST, y, arrow, color=colour, markersize=4, markerfacecolor=fill, clip_on=False)
+    ax.annotate(
+        f"{found.mean:+.2f}",
+        (side * FARTHEST, y),
+        (-5 * side, 0),
+        textcoords="offset points",
+        ha="right" if side > 0 else "left",
+        va="center",
+        fontsize=style.CAPTION,
+        color=colour,
+    )
 
 
 def _interval(ax: Axes, y: float, found: Interval, colour: str, fill: str) -> None:
