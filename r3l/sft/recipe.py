@@ -141,7 +141,9 @@ class SFTConfig(Strict):
     )
     optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
     layers: int = Field(5, ge=1, description="layers of a nano model")
-    hidden_size: int = Field(128, ge=32, multiple_of=32, description="hidden size of a nano model")
+    hidden_size: int = Field(
+        128, ge=64, multiple_of=64, description="hidden size of a nano model, whose heads of 32 share 2 keys"
+    )
     numbered_names: bool = Field(False, description="nano model: a name with its number is one token")
     sharpness: float = Field(
         1,
@@ -167,6 +169,10 @@ class SFTConfig(Strict):
             raise ValueError("retry_share, reflection_share and hinted_share must not add up to more than 1")
         if self.lora.rank and (self.optimizer != "adamw" or self.model is None):
             raise ValueError("lora.rank needs a model to add an adapter to, and optimizer adamw, not muon")
+        if self.lora.rank and self.sharpness != 1:
+            raise ValueError(
+                "sharpness scales the weights of a nano model, and lora.rank trains none of them"
+            )
         if self.hinted_share and self.guidance != "suggestion":
             raise ValueError(
                 f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"

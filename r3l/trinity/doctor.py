@@ -47,6 +47,13 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]
+    if not models:
+        fix = (
+            f"take one of {', '.join(planned.model for planned in planned_models())}, or give it a `cluster`"
+        )
+        yield Finding("GPUs", False, f"configs/models plans none for {model!r}", fix)
+        yield from _versions()
+        return
     most = max(planned.cluster.gpus_per_node for planned in models if planned.cluster)
     found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else none
     fix = f"a node of {most} GPUs, or fewer gpus_per_node and engines in configs/models"

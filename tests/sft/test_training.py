@@ -355,3 +355,16 @@ def test_an_adapter_without_a_base_is_refused(recipe):
     recipe(phase(0, 1e-2), lora={"rank": 2}, optimizer="adamw")
     with pytest.raises(ConfigError, match="lora.rank needs a model"):
         recipes.load_config("tiny")
+
+
+def test_a_sharpened_adapter_is_refused_before_it_is_trained(recipe):
+    recipe(phase(0, 1e-2), lora={"rank": 2}, optimizer="adamw", model="webshop-1.5m", sharpness=1.5)
+    with pytest.raises(ConfigError, match="sharpness scales the weights of a nano model"):
+        recipes.load_config("tiny")
+
+
+@pytest.mark.parametrize("size", [32, 96])
+def test_a_size_whose_heads_cannot_share_two_keys_is_refused(recipe, size):
+    recipe(phase(0, 1e-2), hidden_size=size)
+    with pytest.raises(ConfigError, match="hidden_size"):
+        recipes.load_config("tiny")

@@ -34,6 +34,17 @@ def test_what_is_missing_says_how_to_get_it(findings):
     assert own.ok and own.detail.endswith("models/Qwen2.5-1.5B-Instruct")
 
 
+def test_a_model_without_planned_gpus_is_a_finding(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
+    first, *others = doctor.checks("nano", [load("envs", "math", EnvConfig)], "math-1.5m")
+    assert (first.name, first.ok, first.detail) == (
+        "GPUs",
+        False,
+        "configs/models plans none for 'math-1.5m'",
+    )
+    assert first.fix.startswith("take one of ") and "cluster" in first.fix and others
+
+
 def test_one_card_by_hand(findings):
     """80 GiB, dialogs of 20,480 tokens: 1.5 times as many in a micro-batch; vLLM has a quarter of the card."""
     a = find_model("qwen2.5-1.5b").architecture

@@ -96,8 +96,9 @@ def solution(task: Task) -> list[str]:
     Raises KeyError for a task that this module did not generate, since its payload has no ``start``.
     """
     lines = []
+    due = operations(task)
     value = int(task.payload["start"])
-    for operation in operations(task):
+    for operation in due:
         lines.append(_line(value, operation.sign, operation.operand, operation.applied(value)))
         value = operation.applied(value)
     return [*lines, _answer(value)]

@@ -154,16 +154,23 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error
         return
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(
-                    f"{path}, row {number}: not valid JSON ({error}); download it again"
-                ) from error
-            if not isinstance(row, dict):
-                raise DataError(
-                    f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md"
-                )
-            yield row
+    number = 0
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield _object(path, number, line)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}, after row {number}: unreadable ({error}); download it again") from error
+
+
+def _object(path: Path, number: int, line: str) -> Row:
+    """One line of a JSON-lines file; raises DataError, with file and row, if it is no JSON object."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}, row {number}: not valid JSON ({error}); download it again") from error
+    if not isinstance(row, dict):
+        raise DataError(
+            f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md"
+        )
+    return row

@@ -94,6 +94,17 @@ def test_bad_rows_are_named(tmp_path, rows, message):
         read_file(path, ORIGINS["gsm8k"])
 
 
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "gsm8k_test.jsonl"
+    path.write_bytes(
+        b'{"question": "q", "answer": "#### 1"}\n' + '{"question": "caf\u00e9"}\n'.encode("latin-1")
+    )
+    with pytest.raises(
+        DataError, match=r"gsm8k_test.jsonl, after row \d: unreadable .*utf-8.*download it again"
+    ):
+        read_file(path, ORIGINS["gsm8k"])
+
+
 def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     """The real client on a cache laid out as the hub's own; offline, so that nothing is asked for."""
     import huggingface_hub.constants as constants
