@@ -31,8 +31,9 @@ Report = dict[str, Any]
 def bench_step(run: Run, repeats: int) -> Report:
     """Time steps 1 to ``repeats`` of ``run``, after one to warm up, with both forward passes of the module.
 
-    Returns medians of seconds by arm, and ``seconds_ratio``: transformers over packed. ``phases``: seconds of
-    each phase of the packed pass, from further steps that are not timed as a whole. The weights are the same
+    Returns ``arms`` (by pass: medians of seconds, tokens and rollouts), ``seconds`` of a step with the packed
+    pass, ``seconds_ratio`` (transformers over packed), ``phases`` (seconds by phase of the packed pass, from
+    further steps that are not timed as a whole), and a description of the machine. The weights are the same
     in every step. Raises ConfigError for compute=vllm, else ConfigError or CheckpointError as
     r3l.local.session.open_session does.
     """

@@ -54,8 +54,9 @@ class AroundResponse(NamedTuple):
 def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
     """Render a dialog as text with the tokenizer's chat template.
 
-    ``prompt``: append the generation prompt, the start of the model's next message. Raises ConfigError if the
-    template fails on the dialog or, in the main thread, takes more than SECONDS of processor time.
+    ``chat``: its messages, each with ``role`` and ``content``. ``prompt``: append the generation prompt, the
+    start of the model's next message. Raises ConfigError if the template fails on the dialog or, in the main
+    thread, takes more than 10 seconds of processor time (SECONDS).
     """
     try:
         with _time_limit():

@@ -230,6 +230,8 @@ def last_good(folder: Path) -> Path | None:
     if not damaged:
         return good
 
+    # Rename the damaged ones, so that no later call takes them for checkpoints. If no good one is left,
+    # nothing is renamed: training from the start is the user's decision.
     named = "; ".join(f"{bad.name}: {', '.join(files)}" for bad, files in damaged.items())
     if good is None:
         raise CheckpointError(
@@ -248,9 +250,9 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     """Write the trainer's present state to ``folder/step-NNNNNN`` and return that path.
 
     It has the model or adapter, the optimiser's state, and what a resumed run needs: ``fingerprint`` of the
-    run, and ``totals``, its counts so far. If it exists already, nothing is written. All older checkpoints
-    but the newest are deleted. Raises RunDirectoryError if it cannot be written (earlier ones stay), and
-    FileNotFoundError if the folder that holds ``folder`` is gone.
+    run, and ``totals``, its counts so far. If it exists already, nothing is written. One earlier checkpoint
+    is kept, older ones are deleted. Raises RunDirectoryError if it cannot be written (all earlier ones stay),
+    and FileNotFoundError if the folder that holds ``folder`` is gone.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():
@@ -315,7 +317,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Restore everything but the model's own weights from a checkpoint: ``trainer`` continues after ``step``.
 
     That is the optimiser's state and, if the trainer has them, the weights of a separate sampler and of an
-    averaging teacher.
+    averaging teacher. The files are not checked here: :func:`last_good` has checked their digests.
     """
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):

@@ -60,7 +60,7 @@ def train(
     Preempted at a signal to stop or at the limit, after saving the complete steps; ConfigError or
     CheckpointError, before any work, if the run cannot start; RunDirectoryError if another process holds
     ``run_dir`` or it cannot be written; CheckpointError or DataError if it holds another run or damaged
-    files.
+    files; EngineError or NonFiniteError if a step fails (see :func:`collect` and :func:`update`).
     """
     # Checks before the directory is made: a run that cannot start leaves none.
     began = time.monotonic()
@@ -188,7 +188,8 @@ def run_steps(
     """The training loop over the remaining steps: collect, batch, update, log, save now and then.
 
     Changes the weights of ``trainer``, adds to ``totals``, and writes metrics, trajectories and checkpoints
-    into ``run_dir``. The last checkpoint is left to the caller.
+    into ``run_dir``. The last checkpoint is left to the caller. Raises Preempted at a stop, and what
+    :func:`collect` and :func:`update` raise.
     """
     run = session.run
     tasks = session.package.tasks(run.env_settings.train_task_set)
@@ -345,7 +346,7 @@ def log_step(
     totals: Counter[str],
     run_dir: Path,
 ) -> Metrics:
-    """Gather all metrics of a step into one line, which the caller writes to metrics.jsonl.
+    """Gather all metrics of a step in one dict, which the caller writes as a line of metrics.jsonl.
 
     Adds the counts among them to ``totals``. If the step is one of the few whose trajectories are logged,
     they are appended to the trajectory log in ``run_dir``.

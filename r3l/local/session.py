@@ -111,8 +111,8 @@ def open_session(
     At the end of the block sampler and workers are closed. ``trains``: make master weights, and a separate
     sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for,
     ``packed`` or ``transformers``; None: as ``run`` needs. Sets options of torch for the whole process.
-    Raises ConfigError if packages, a GPU or the judge's address are missing, CheckpointError if the model
-    cannot be loaded.
+    Raises ConfigError if packages, a GPU or the judge's address are missing or if r3l cannot compute the
+    model's architecture, CheckpointError if the model cannot be loaded, EngineError if vLLM cannot start.
     """
     check_installed(run)
     if trains:
@@ -167,7 +167,8 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
 
     ``model``: any model for a run without an adapter. Else the run's base checkpoint, which gets a new
     adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward``: the forward
-    pass that the model is for, ``packed`` or ``transformers``. Raises CheckpointError if it cannot be loaded.
+    pass that the model is for, ``packed`` or ``transformers``. Raises CheckpointError if it cannot be loaded,
+    ConfigError if a new adapter lacks peft or a projection of the model, DataError for a damaged manifest.
     """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)

@@ -168,7 +168,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     """Find out where a build of ``config`` in folder ``out`` goes on; unfinished files there are deleted.
 
     Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
-    Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config,
+    Raises DataError if ``out`` is not empty, or if the finished phases are those of another config,
     CheckpointError if all of them are damaged.
     """
     # A finished model in ``out`` is never built again.

@@ -37,10 +37,10 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer of VOCABULARY entries on the texts ``corpus``; deterministic.
+    """Train a byte-level BPE tokenizer of up to 1,024 entries on the texts ``corpus``; deterministic.
 
-    With ``numbered_names`` it has NUMBERED_VOCABULARY entries, and a word and the number after it may be one
-    token: a small model that copies ``mug 1`` then cannot take the number from another name.
+    With ``numbered_names`` it has up to 1,536, and a word and the number after it may be one token: a small
+    model that copies ``mug 1`` then cannot take the number from another name. A small corpus gives fewer.
     """
     tokenizer = Tokenizer(models.BPE())
     # Words keep their leading space; digits and punctuation are separate tokens, so that numbers can be

@@ -43,9 +43,10 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
 
     ``base``: model to start from instead of the recipe's. ``workers``: processes that play the examples. A
     finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
-    when all are finished. Raises ConfigError for an unknown recipe or an environment without experts,
-    DataError if ``out`` holds a model or a sampled phase kept no reflection, RunDirectoryError if another
-    process builds there or the disk is full.
+    when all are finished. Raises ConfigError for an unknown recipe, an environment without experts, a new
+    nano model whose first phase is sampled, or a chat template that fails; CheckpointError if the model to
+    start from cannot be loaded; DataError if ``out`` is not empty or a sampled phase kept no reflection;
+    RunDirectoryError if another process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now

@@ -1,10 +1,9 @@
 """The configuration of Trinity-RFT for a run, and the files that it names.
 
-The release maintains 249 such YAML files by hand; this module generates one from the resolved run and a
-place. The configuration names our classes by dotted path (Registry.get), so a node only has to import
-this package, and each class gets the resolved run as its argument ``run``. It writes out every key whose
-default would change results, or has changed between the released fork and Trinity 0.6.0. Comments state
-the source of a value; "audit" is docs/audit.md.
+It is generated from the resolved run and a :class:`Place`. It names our classes by dotted path
+(Registry.get), so a node only has to import this package, and each class gets the resolved run as ``run``.
+It has every key whose default would change results, or has changed between the released fork and Trinity
+0.6.0. Comments state the source of a value; "audit" is docs/audit.md.
 """
 
 from __future__ import annotations
@@ -57,11 +56,10 @@ Config = dict[str, Any]
 class Place:
     """Folders, backend and machines with which Trinity trains a run; not part of the run itself.
 
-    ``folder``: folder of Trinity's checkpoints, buffers and logs. ``tasks``: folder with train.jsonl (one
-    row per task in training order, ``{"id": ..., "occurrence": 0}``) and, for evaluations during
-    training, test.jsonl and others. ``tinker_url``: address of the server for the tinker backend.
-    ``nodes`` and ``gpus_per_node`` override the model's configuration. ``attention``: FLASH, or "sdpa" where
-    flash-attn is not installed (verl).
+    ``folder``: of Trinity's checkpoints, buffers and logs. ``tasks``: folder of train.jsonl (a row per task
+    in training order, ``{"id": ..., "occurrence": 0}``) and a file per evaluation (test.jsonl ...).
+    ``tinker_url``: the tinker backend's server. ``nodes`` and ``gpus_per_node`` override the model's
+    configuration. ``attention``: FLASH, or "sdpa" where flash-attn is not installed (verl).
     """
 
     folder: Path
@@ -187,7 +185,7 @@ def write_inputs(run: Run, place: Place) -> None:
 def write_tasksets(run: Run, folder: Path) -> None:
     """Write the run's task sets as JSONL files into ``folder``, a row ``{"id", "occurrence"}`` per task.
 
-    train.jsonl has the tasks of all steps in training order; each task set for evaluations has its own file.
+    train.jsonl has the tasks of all steps in training order; SPLIT.jsonl those of an evaluation's task set.
     """
     package = environment_of(run.env)
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
@@ -228,6 +226,7 @@ def _algorithm(
     cluster: ClusterConfig | None,
     run_args: Config,
 ) -> Config:
+    """Section ``algorithm``: the method's classes, their arguments, and the optimiser."""
     # N of the released configurations. One call of our workflow makes all rollouts of a task.
     settings = method.describe()
     rollouts = int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
@@ -261,6 +260,7 @@ def _algorithm(
 
 
 def _model(run: Run, place: Place) -> Config:
+    """Section ``model``: the base checkpoint, limits in tokens, sampling, and a LoRA adapter."""
     described = find_model(run.model)
     config: Config = {
         "model_path": locate(run.model),
@@ -296,6 +296,7 @@ def _buffer(
     cluster: ClusterConfig | None,
     run_args: Config,
 ) -> Config:
+    """Section ``buffer``: batch sizes, the task sets, and the queue from explorer to trainer."""
     experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
     config: Config = {
         "batch_size": run.train.tasks_per_step,
@@ -338,6 +339,7 @@ def _taskset(run: Run, place: Place, run_args: Config, split: str, temperature: 
 
 
 def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
+    """Section ``explorer``: its runners and rollout model, vLLM or without a ``cluster`` our server."""
     config: Config = {
         "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else RUNNERS,
         "max_timeout": TASK_SECONDS,
@@ -364,8 +366,8 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
 
 
 def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
+    """Section ``trainer``: verl, or without a ``cluster`` our server on a CPU (r3l.trinity.learner)."""
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
-    # On a CPU our own server trains (r3l.trinity.learner).
     if cluster is None:
         return {
             "trainer_type": "tinker",

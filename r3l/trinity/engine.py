@@ -87,10 +87,10 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
 
     A run that is finished already is returned at once. ``loggers``: services that get a copy of the metrics.
     Raises Preempted after ``minutes`` (None: no limit) or at a signal to stop; the next call resumes from the
-    newest checkpoint. Raises ConfigError if Trinity's environment, GPUs or a judge are missing, DataError or
-    CheckpointError for damaged files or those of another run, RunDirectoryError if ``run_dir`` is in use or
-    cannot be written, ConfigError for a chat template that fails, and EngineError with the end of the
-    relevant log if Trinity fails.
+    newest checkpoint. Raises ConfigError for a method that Trinity cannot train, a chat template that fails,
+    and if Trinity's environment, GPUs or a judge are missing; DataError or CheckpointError for damaged files
+    or those of another run; RunDirectoryError if ``run_dir`` is in use or cannot be written; EngineError,
+    with the end of the relevant log, if Trinity fails.
     """
     # Check everything that can be wrong before the run directory is created. The chat template can be
     # checked only if the model is on this machine; otherwise Trinity downloads it.

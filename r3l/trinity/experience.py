@@ -56,7 +56,7 @@ def pack(collected: CollectedTask) -> list[Experience]:
     """Experiences of Trinity from which :func:`unpack` restores ``collected``: one per trajectory.
 
     Each trajectory is in it once, even if several groups have it. The first experience also carries the task,
-    the groups (by indices of their trajectories) and the counters.
+    the groups (by indices of their trajectories) and the counters. Raises IndexError without any trajectory.
     """
     # A trajectory may be in several groups, and a group may have trajectories that were not collected:
     # number each object once, the collected ones first.

@@ -165,7 +165,8 @@ class Verl:
     def collect(self) -> Path:
         """Move the exported weights of the last step to our checkpoints; returns that folder.
 
-        Trinity's own checkpoints, which only resuming needs, are deleted. Can be repeated after a stop.
+        For a run that is :meth:`finished`. Trinity's own checkpoints, which only resuming needs, are deleted.
+        Can be repeated after a stop.
         """
         if not self.final.is_dir():
             exported = self._saved()[self.run.train.steps] / self.exported

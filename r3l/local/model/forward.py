@@ -249,9 +249,9 @@ def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Ten
 
 
 def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
-    """Float32 logits of hidden states, shape (B, V), for sampling: its fast path has no backward pass.
+    """Logits (B, V) of hidden states, for sampling: float32, or float64 for a float64 model.
 
-    The fast path is for bfloat16 on a GPU; other models use :func:`vocabulary_logits`.
+    bfloat16 on a GPU has a faster product without a backward pass; all else is :func:`vocabulary_logits`.
     """
     head = model.lm_head
     # bfloat16 factors are multiplied as they are, a fifth of a token's time less; sums are float32 anyway.

@@ -78,7 +78,8 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
     """Write a new, untrained LoRA adapter for the model ``base`` into ``folder``, which is made if needed.
 
     It has the numbers that :func:`add` would give it with this ``seed``, for an engine that trains in other
-    processes. ``base``: a folder or hub id; only its configuration is read, no weights.
+    processes. ``base``: a folder or hub id; only its configuration is read, no weights. A projection in
+    ``config.targets`` that the model lacks is left out without an error.
     """
     from transformers import AutoModelForCausalLM
 
@@ -181,7 +182,8 @@ def _write(
 def load(folder: Path, model: Any) -> None:
     """Load the LoRA adapter in ``folder`` into ``model``, which has one already (:func:`add`).
 
-    Raises CheckpointError if it was trained on a base checkpoint with another digest.
+    Raises CheckpointError if it was trained on a base checkpoint with another digest, DataError if its
+    configuration cannot be read.
     """
     config = read_json(folder / CONFIG)
     revision = model.peft_config[ADAPTER_NAME].revision

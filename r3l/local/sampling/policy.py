@@ -248,7 +248,7 @@ class LocalConversation(TokenDialog):
     def fork(self, turns: int) -> LocalConversation:
         """A new dialog with the first ``turns`` responses of this one; it shares their key-value cache.
 
-        Nothing is copied or encoded again.
+        The cache is not copied. Raises IndexError if there are fewer responses.
         """
         twin = super().fork(turns)
         twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1
@@ -257,7 +257,7 @@ class LocalConversation(TokenDialog):
         return twin
 
     def restarted(self) -> LocalConversation:
-        """A new, empty dialog that takes over this one's cache, for tokens that both turn out to share."""
+        """A new, empty dialog that takes this one's cache away, for tokens that both turn out to share."""
         twin = super().restarted()
         twin._state = self._state
         self._state = None

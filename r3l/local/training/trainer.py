@@ -298,6 +298,7 @@ class Trainer:
 
         ``longest``: tokens of the longest possible row. If it does not fit, gradient checkpointing is turned
         on from here on, which changes no result, and it is tried again; EngineError if it still does not fit.
+        Weights stay; gradients are cleared.
         """
         if not self.config.gradient_checkpointing:
             try:
