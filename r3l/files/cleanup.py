@@ -22,10 +22,10 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove half-written files that killed processes of this machine left in ``folders``.
+    """Remove half-written files that killed processes of this machine left directly in ``folders``.
 
-    A folder whose replacement was interrupted gets its old content back, unless the new one is there. The
-    caller must have locked the folders.
+    A folder whose replacement was interrupted gets its old content back, unless the new one is there. Missing
+    ``folders`` are skipped. The caller must have locked them.
     """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
@@ -42,10 +42,10 @@ def remove_unfinished(*folders: Path) -> None:
 
 
 def remove_unused(folder: Path, days: int) -> None:
-    """Remove the files in ``folder`` that were not modified for ``days`` days, looking at most once a day.
+    """Remove the files in ``folder``, at any depth, that were not modified for ``days`` days.
 
-    A cache whose reader sets the time of each file that it reads so keeps what is in use. A file that
-    cannot be removed stays.
+    Looks at most once a day, by the time of the file ``.looked`` that it writes there. A cache whose reader
+    sets the time of each file that it reads so keeps what is in use. A file that cannot be removed stays.
     """
     looked = folder / ".looked"
     with suppress(OSError):

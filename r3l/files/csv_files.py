@@ -18,10 +18,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
-    """The rows of a CSV file, each with its place (``main.csv, line 3``).
+    """The rows of a CSV file as ``model``, each with its place (``main.csv, line 3``).
 
-    Raises DataError naming file, line, column, value and fix; OSError if the file cannot be read. The header
-    must be the fields of ``model``, in order.
+    The header must be the fields of ``model``, in order. Raises DataError, naming file, line, column, value
+    and fix, for another header, another number of columns, a value that ``model`` refuses, or text that is
+    not UTF-8; OSError if the file cannot be read.
     """
     return _rows(path, read_text(path), model)
 

@@ -21,14 +21,17 @@ KEPT = 1 << 26  # bytes; digests of more are cached, since they take longer than
 
 
 class CachedDigest(TypedDict):
-    """The cached digest of large files. ``files``: name, path, time and size of each."""
+    """The cached digest of large files. ``files``: name, path, change time (ns) and size (bytes) of each."""
 
     files: list[list[str | int]]
     sha256: str
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Write SHA256SUMS into ``folder``: digests of its files ``names``, by default of all directly in it."""
+    """Write SHA256SUMS into ``folder``: digests of its files ``names``, by default of all directly in it.
+
+    The file is replaced atomically. Raises OSError if one of ``names`` cannot be read.
+    """
     if names is None:
         names = [path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS]
     lines = [f"{digest_of(folder / name)}  {name}\n" for name in sorted(names)]
@@ -36,7 +39,7 @@ def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
 
 
 def recorded_digests(folder: Path) -> dict[str, str]:
-    """The digests of a folder's files by name; {} if they are missing or cannot be read."""
+    """The digests in a folder's SHA256SUMS by file name; {} if it is missing or cannot be read."""
     try:
         lines = (folder / SUMS).read_bytes().decode().splitlines()
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -49,8 +52,8 @@ def altered(
 ) -> list[str]:
     """Names of files that changed or are missing, or are ``expected`` and have no digest; [] if all is well.
 
-    ``[SHA256SUMS]`` if the digests themselves are missing or cannot be read. ``contents``: gets the bytes of
-    every file that is read, for callers that parse small files afterwards; by default none is kept.
+    By the folder's SHA256SUMS; ``[SHA256SUMS]`` if that is missing, empty or cannot be read. ``contents``:
+    gets the bytes of every file that is read, by name, for callers that parse small files afterwards.
     """
     recorded = recorded_digests(folder)
     if not recorded:
@@ -79,9 +82,10 @@ def digest_of(path: str | Path) -> str:
 
 
 def digest_of_all(files: Mapping[str, Path]) -> str:
-    """The sha256 over names and digests of ``files``, cached by their times and sizes.
+    """The sha256, in hex, over names and digests of ``files`` in name order, cached by their times and sizes.
 
-    The cache is of this process; for many bytes also on disk. Raises OSError if a file is missing.
+    ``files``: name -> path; paths do not count. The cache is in this process, and for 64 MiB or more also on
+    disk. Raises OSError if a file is missing.
     """
     # The inode's change time: copying and unpacking can set the other times back.
     stats = [(name, path.resolve(), path.stat()) for name, path in sorted(files.items())]
@@ -112,7 +116,10 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest over name and content of a file, or of a folder's files in name order but SHA256SUMS."""
+    """The sha256, in hex, over name and content of a file, or of each file directly in a folder.
+
+    A folder's files are taken in name order, without SHA256SUMS. Raises OSError if ``path`` is missing.
+    """
     digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file() and p.name != SUMS)
     for file in files:

@@ -69,8 +69,9 @@ def read_json(path: Path, model: type[T], content: bytes | None = None) -> T: ..
 def read_json(path: Path, model: Any = Any, content: bytes | None = None) -> Any:
     """Parse a JSON file; ``content``: its bytes, if the caller has read them.
 
-    Raises DataError naming the file if it is missing, damaged, or not of ``model``. Values are checked, not
-    converted, and further keys are allowed; without ``model`` anything passes.
+    Raises DataError naming the file if it is missing, damaged, or not of ``model``, OSError if it cannot be
+    read for another reason. Values are checked, not converted, and further keys are allowed; without
+    ``model`` anything passes.
     """
     try:
         content = path.read_bytes() if content is None else content
@@ -94,10 +95,11 @@ def read_jsonl(path: Path, model: type[T]) -> list[T]: ...
 
 
 def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
-    """The lines of a JSON-lines file (``.gz``: compressed) or its stored variant; [] if none.
+    """The values on the lines of a JSON-lines file, in order; [] if no file exists.
 
-    A torn last line, left by a killed writer, is skipped with a warning. Any other damaged line is a
-    DataError, and so is a line that is not of ``model``.
+    Read is the first that exists of ``path`` (``.gz``: compressed) and its other :func:`variants`. A torn
+    last line, left by a killed writer, is skipped with a warning. Any other damaged line is a DataError, and so is
+    a line that is not of ``model``.
     """
     path = next((variant for variant in variants(path) if variant.is_file()), path)
     content = path.read_bytes() if path.is_file() else b""
@@ -113,9 +115,9 @@ def read_jsonl_columns(
 ) -> dict[str, list[Any]]:
     """Read the keys ``names`` of a finished JSON-lines file as columns: of each key its values by line.
 
-    A value is None where a line lacks the key. ``path`` may be any of its :func:`variants`. ``model``: of a
-    line, which all lines are checked against as in :func:`read_jsonl`. ``content``: the bytes of ``path``, if
-    the caller has read them.
+    A value is None where a line lacks the key; without a file each key has []. Read is the first of the
+    :func:`variants` of ``path`` that exists; with ``content``, its bytes, ``path`` is the file itself.
+    ``model``: of a line, which all lines are checked against, with DataError, as in :func:`read_jsonl`.
 
     Columns are kept in the cache folder by the sha256 of the bytes that they were read from, so those of a
     changed file are never returned. Unpacking and checking the lines again takes ten times as long. Columns
@@ -213,7 +215,8 @@ def _parsed_by_line(path: Path, lines: Iterable[bytes]) -> list[Any]:
 def variants(path: Path) -> list[Path]:
     """The three paths at which a JSON-lines file may be, whether or not any exists, preferred first.
 
-    ``path`` itself (lines), columns (stored runs), and compressed lines (by r3l 0.1.0).
+    ``path`` itself (lines), with ``.json.xz`` (columns of stored runs), and with ``.gz`` added (compressed
+    lines, by r3l 0.1.0).
     """
     return [path, columns_path(path), path.with_name(f"{path.name}.gz")]
 
@@ -224,12 +227,17 @@ def stored_variants(path: Path) -> list[Path]:
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
+    """Append ``row`` as one line of JSON, secrets masked (``.gz``: compressed).
+
+    Makes the file if it is missing, not its folder.
+    Not atomic: a killed writer leaves a torn last line, which :func:`read_jsonl` skips.
+    """
     with path.open("ab") as file:
         file.write(_line(path, row))
 
 
 def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Replace all lines at once, by the bytes that appending them one by one would leave."""
+    """Replace ``path`` atomically by ``rows``, in the bytes that appending them one by one would leave."""
     write_atomic(path, b"".join(_line(path, row) for row in rows))
 
 
@@ -266,9 +274,9 @@ def _line(path: Path, row: Mapping[str, Any]) -> bytes:
 
 
 def checked(content: Any, model: Any, where: str) -> Any:
-    """``content`` itself.
+    """Return ``content`` unchanged if it is of ``model`` (types are not converted, further keys allowed).
 
-    Raises DataError naming ``where``, the key and the value unless it is of ``model``.
+    Else raises DataError naming ``where`` (such as the path), the first wrong key and its value.
     """
     try:
         _adapter(model).validate_python(content, strict=True)
@@ -299,14 +307,15 @@ def checked(content: Any, model: Any, where: str) -> Any:
 
 
 def columns_path(path: Path) -> Path:
-    """The path of the column variant of ``path`` (``.jsonl``, ``.jsonl.gz``)."""
+    """``path`` (NAME.jsonl or NAME.jsonl.gz) as NAME.json.xz, the name of its columns in stored runs."""
     return path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + SUFFIX)
 
 
 def write_columns(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Replace ``path`` by ``rows``; equal rows give equal bytes. Missing keys are null in their columns.
+    """Replace ``path`` atomically by ``rows`` as compressed columns; equal rows give equal bytes.
 
-    Raises ValueError if a row has a null itself: it would be read back as a missing key.
+    Missing keys are null in their columns, so a row with a null (None) itself raises ValueError: it would be
+    read back as a missing key.
     """
     rows = list(rows)
     if nulls := {name for row in rows for name, value in row.items() if value is None}:

@@ -16,9 +16,10 @@ WAIT = 1.0  # seconds: :func:`is_locked` holds a lock for a moment
 
 @contextmanager
 def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: float = WAIT) -> Iterator[None]:
-    """Lock ``path``, a folder or file to be written, for this process; its parent folder is made.
+    """Lock ``path``, a folder or file to be written, for this process while the block runs.
 
-    ``lock``: the file that is locked, by default one next to ``path`` that is removed at the end. ``option``:
+    ``lock``: the file that is locked, by default one next to ``path`` that is removed at the end; its folder
+    is made. Only processes that lock too are kept out. ``option``:
     the command-line option that the error message tells the user to change. Raises RunDirectoryError if
     another process holds the lock for more than ``wait`` seconds (-1: wait without limit), or if the lock
     file cannot be written.
@@ -46,7 +47,10 @@ def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: fl
 
 
 def is_locked(lock: Path) -> bool:
-    """True if a process holds the lock with this file. Writes nothing, so folders may be read-only."""
+    """True if a process holds the lock file ``lock``; False if it is missing or cannot be read.
+
+    Writes nothing, so folders may be read-only.
+    """
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -8,7 +8,10 @@ LONGEST = 200  # bytes; file systems allow 255, and a name gets a suffix here an
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether ``name`` can name a folder: visible characters only, and not a path."""
+    """True if ``name`` can name one folder: 1 to LONGEST (200) bytes of visible characters, without a slash.
+
+    Blanks are allowed inside, not at the ends; ``.`` and ``..`` are not allowed.
+    """
     plain = name.isprintable() and name == name.strip() and "/" not in name
     return plain and name not in ("", ".", "..") and len(name.encode()) <= LONGEST
 

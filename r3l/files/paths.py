@@ -28,7 +28,7 @@ RELEASE = _DATA / "build" / "release.json"  # in a wheel of `make dist`: the arc
 
 
 def is_checkout() -> bool:
-    """Whether the package runs from a checkout of the project, not from an installed wheel."""
+    """True if the package runs from a checkout of the project, not from an installed wheel."""
     return _CHECKOUT
 
 

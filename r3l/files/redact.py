@@ -33,12 +33,15 @@ _hidden: set[str] = set()  # secrets of this process that are in no environment 
 
 
 def hide(*secrets: str) -> None:
-    """Mask these texts from now on, in files, messages and logs."""
+    """Mask these texts from now on in this process, in all that is masked; empty ones are ignored.
+
+    Texts of fewer than IN_MESSAGE (4) characters are never masked, below IN_DATA (8) only in messages.
+    """
     _hidden.update(filter(None, secrets))
 
 
 def hide_address(url: str) -> None:
-    """Mask user and password of an address from now on."""
+    """Mask the password of an address (a URL) from now on, or its user if it has no password."""
     user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
     if colon:
         hide(unquote(password), unquote(f"{user}:{password}"))
@@ -47,9 +50,10 @@ def hide_address(url: str) -> None:
 
 
 def hide_fields(fields: Any) -> None:
-    """Mask from now on the values of a request's fields whose names say that they are secret, at any depth.
+    """Mask from now on the texts in a request's fields whose names say that they are secret.
 
-    Such names: api_key, Authorization, password.
+    Such names contain api_key, Authorization, password and the like. Mappings in mappings are searched, lists
+    are not. Of a text like ``Bearer KEY`` the last word is masked too.
     """
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(name):
@@ -58,8 +62,9 @@ def hide_fields(fields: Any) -> None:
 
 
 def masked(text: str, shortest: int = IN_DATA) -> str:
-    """``text`` with MASK for each hidden secret, also as it is written in JSON, in an address, and in base64.
+    """``text`` with MASK for each secret, also as it is written in JSON, in an address, and in base64.
 
+    Secrets are those given to :func:`hide`, and the values of VARIABLES and of the headers in HEADERS.
     ``shortest``: secrets with fewer characters are not masked.
     """
     pattern = _pattern(frozenset(secret for secret in _secrets() if len(secret) >= shortest))
@@ -67,7 +72,7 @@ def masked(text: str, shortest: int = IN_DATA) -> str:
 
 
 def masked_json(value: Any) -> Any:
-    """A JSON value with :func:`masked` strings and keys."""
+    """A copy of a JSON value in which all strings and keys are :func:`masked`."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, list):
@@ -78,7 +83,11 @@ def masked_json(value: Any) -> Any:
 
 
 def masked_message(text: str) -> str:
-    """``text`` for people: short passwords, Authorization headers and users in addresses are masked too."""
+    """``text`` of a message, :func:`masked`, and more strictly than data.
+
+    Also masked are secrets from IN_MESSAGE (4) characters, what follows Bearer or Basic, and user and
+    password in any address.
+    """
     text = _HEADER.sub(rf"\1\2{MASK}", masked(text, IN_MESSAGE))
     return _USER.sub(f"{MASK}@", text)
 

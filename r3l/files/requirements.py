@@ -14,7 +14,10 @@ DISTRIBUTION = "r3l"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check. ``detail``: what was found. ``fix``: how to correct it; empty if ``ok``."""
+    """The result of a check by `r3l doctor`. ``name``: what is checked. ``detail``: what was found.
+
+    ``fix``: how to correct it; empty if ``ok``.
+    """
 
     name: str
     ok: bool
@@ -28,11 +31,10 @@ def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
 
 
 def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
-    """The finding of a check: ``find`` returns its detail; if it raises, the finding is not ok, with the
-    error.
+    """Call ``find``, which returns the detail of a finding; if it raises, the finding is not ok.
 
-    Only R3LError, ImportError and OSError are caught. ``fix``: how to correct it; for a DataError the message
-    itself says so.
+    The error is its detail then. Only R3LError, ImportError and OSError are caught. ``fix``: how to correct
+    it; for a DataError the message itself says so.
     """
     try:
         return Finding(name, True, find())
@@ -74,7 +76,7 @@ def require(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """The shell command that installs an extra, in a checkout or besides an installed wheel."""
     if extra == "verifiers":  # it needs an older openai than r3l, which pip refuses
         command = f"uv pip install '{DISTRIBUTION}[verifiers]' --overrides <(echo 'openai>=3.57,<4')"
         return "make verifiers" if is_checkout() else command

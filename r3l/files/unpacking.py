@@ -19,7 +19,7 @@ LINES = 1 << 30  # bytes that the lines of a run may unpack to, at any ratio; ou
 
 
 class Decompressor(Protocol):
-    """A decompressor of zlib or lzma."""
+    """A decompressor of zlib or lzma: ``eof`` is True once the end of the packed data has been read."""
 
     @property
     def eof(self) -> bool: ...
@@ -28,9 +28,9 @@ class Decompressor(Protocol):
 
 
 def most(packed: int, floor: int = FLOOR) -> int:
-    """The most bytes to which a file or text of ``packed`` bytes may unpack.
+    """The most bytes to which ``packed`` bytes may unpack: ``floor`` + RATIO (200) * ``packed``.
 
-    That is ``floor`` + RATIO (200) * ``packed``.
+    ``floor``: 1 MiB by default.
     """
     return floor + RATIO * packed
 

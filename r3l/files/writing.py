@@ -39,12 +39,19 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write text in UTF-8, atomically (a reader sees the old file or the new one), with secrets masked."""
+    """Write text in UTF-8, atomically (a reader sees the old file or the new one), with secrets masked.
+
+    Makes the folder if it is missing. Raises OSError if it cannot be written.
+    """
     write_atomic(path, masked(text).encode())
 
 
 def write_json_atomic(path: Path, content: Any) -> None:
-    """Write JSON, atomically and with secrets masked; sorted keys, so equal content gives equal bytes."""
+    """Write JSON, atomically and with secrets masked; sorted keys, so equal content gives equal bytes.
+
+    Makes the folder if it is missing. Raises OSError if it cannot be written, TypeError for a value that JSON
+    does not have.
+    """
     write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
@@ -102,7 +109,10 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def is_write_error(error: Exception, folder: Path) -> bool:
-    """True if ``error`` is a failed write in ``folder``, or one that names no file, such as a full disk."""
+    """True if ``error`` is a failed write (OSError) in ``folder``, or one that names no file, as a full disk.
+
+    Also any error with "(os error" in its text, as packages written in Rust raise it; never an R3LError.
+    """
     if isinstance(error, R3LError):
         return False
     if not isinstance(error, OSError):
@@ -115,9 +125,9 @@ def is_write_error(error: Exception, folder: Path) -> bool:
 
 @contextmanager
 def writable(path: Path, make: bool = True) -> Iterator[None]:
-    """Turn a failed write in the block into RunDirectoryError, which names the file and the fix.
+    """Turn any OSError in the block into RunDirectoryError, which names ``path`` and the fix (--out).
 
-    ``make``: also make its folder.
+    ``make``: first make the folder of ``path``.
     """
     try:
         if make:

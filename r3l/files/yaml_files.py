@@ -19,9 +19,9 @@ LARGEST = 2**14  # bytes; libyaml follows brackets by recursion, and ends the pr
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The content of a YAML file by its keys.
+    """Read a YAML file: its values by their keys.
 
-    Raises ConfigError if it cannot be read or used (:func:`parse_yaml`).
+    Raises ConfigError if it cannot be read, or as :func:`parse_yaml`.
     """
     try:
         content = path.read_bytes()

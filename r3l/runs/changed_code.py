@@ -1,4 +1,4 @@
-"""Runs whose user code has changed since: such a run is set aside, never resumed or overwritten."""
+"""Runs whose user code has changed since they began: they are set aside, never resumed or overwritten."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 def set_aside_changed(run_dir: Path, run: Run) -> None:
     """Rename ``run_dir``, with a warning, if it holds the same run made by other versions of user code.
 
-    The run then starts again, and does not mix results of two versions. Any other directory is left alone.
-    Raises DataError for a damaged manifest, RunDirectoryError if another process holds the directory.
+    The run then starts again, and does not mix results of two versions. Any other directory is left alone,
+    also one without a manifest. Raises DataError for a damaged manifest, ConfigError for settings in it that
+    are not valid, RunDirectoryError if another process holds the directory.
     """
     path = run_dir / MANIFEST
     if not path.is_file() or read_json(path, RecordedRun).get("schema") != SCHEMA_VERSION:
@@ -44,7 +45,8 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 def check_environment(run: Run, run_dir: Path) -> None:
     """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``.
 
-    Also if R3L_ENVS no longer has the environment.
+    Also if R3L_ENVS no longer has the environment (then DataError if the manifest cannot be read). ``run``:
+    as that directory's manifest has it, with the digests of the user's files.
     """
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):

@@ -22,7 +22,7 @@ Dialog = tuple[list[Message], list[Message]]  # messages before the first respon
 def try_dialogs(
     run: Run, renderer: ChatRenderer, rendered_by_server: bool = False, task_set: str | None = None
 ) -> None:
-    """Raise ConfigError if the chat template cannot render the dialogs that ``run`` sends.
+    """Raise ConfigError if the chat template cannot render the dialogs that ``run`` sends; changes nothing.
 
     Most templates refuse a system message in mid-dialog, some refuse any. Templates of thinking models drop
     earlier thoughts, so a dialog that keeps them is one that the model has never seen; a server that renders
@@ -51,7 +51,10 @@ def try_dialogs(
 
 
 def _dialogs(run: Run, task_set: str | None) -> list[Dialog]:
-    """One example of each form of dialog that ``run`` sends."""
+    """One example of each form of dialog that ``run`` sends: an episode, a retry, a reflection.
+
+    Retries and reflections only if the method's settings have them.
+    """
     dialogue = dialogue_of(run)
     method = build_method(run)
     settings = run.env_settings

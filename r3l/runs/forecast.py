@@ -48,7 +48,10 @@ class Forecast(TypedDict):
 
 @dataclass
 class StepTimes:
-    """A logger of r3l.runs.loggers that notes when each step is reported, in seconds since it was made."""
+    """A logger (r3l.runs.loggers) that keeps each step's metrics and when they were reported.
+
+    ``reported``: seconds since this object was made, by the monotonic clock.
+    """
 
     began: float = field(default_factory=time.monotonic)
     reported: list[float] = field(default_factory=list)
@@ -61,9 +64,10 @@ class StepTimes:
     def forecast(
         self, run: Run, ended: float | None = None, evaluation: float = 0.0, evaluate_every: int = 0
     ) -> Forecast:
-        """The forecast for ``run``, which has ended now (or at ``ended``, a monotonic time).
+        """The forecast for runs like ``run``, which has ended now (or at ``ended``, by time.monotonic).
 
-        LEAST_STEPS must have been reported.
+        ``evaluation``: seconds of one evaluation, made every ``evaluate_every`` steps (0: never). At least
+        LEAST_STEPS (2) steps must have been reported. The first is not averaged.
         """
         total = (time.monotonic() if ended is None else ended) - self.began
         # The first step also loads and compiles: only the later ones are averaged.
@@ -87,13 +91,13 @@ class StepTimes:
 
 
 def kind_of(run: Run) -> str:
-    """The fingerprint that runs share which differ only in their seed and their number of steps."""
+    """The fingerprint of ``run`` with seed 0 and one step, equal for runs that differ only in these two."""
     train = run.train.model_copy(update={"steps": 1})
     return run.model_copy(update={"seed": 0, "train": train}).fingerprint()
 
 
 def seconds(forecast: Forecast, steps: int) -> float:
-    """Expected seconds of a training of ``steps``: start and end, steps, and evaluations on the way."""
+    """Expected seconds of a training of ``steps`` steps: start, steps, evaluations on the way, and end."""
     step = forecast["collect"] + forecast["train"] + forecast["between"]
     every = forecast["evaluate_every"]
     evaluations = steps // every if every else 0
@@ -101,13 +105,16 @@ def seconds(forecast: Forecast, steps: int) -> float:
 
 
 def write(forecast: Forecast, run_dir: Path) -> None:
+    """Write forecast.json into ``run_dir``, atomically."""
     write_json_atomic(run_dir / FILE, forecast)
 
 
 def find(run: Run, results: Path) -> Forecast | None:
-    """The newest forecast in the directories of the run's cell, renamed ones included; None without one.
+    """The newest forecast of a run like ``run`` on as many GPUs; None without one.
 
-    It must be of a run that differs in seed and number of steps alone, on as many GPUs.
+    Alike are runs that differ in seed and number of steps alone. Read are the forecast.json of all seeds of
+    the run's method, model and environment in ``results``, directories that were set aside included. Raises
+    DataError for a damaged one.
     """
     files: Iterable[Path] = (results / run.directory).parent.glob(f"*/{FILE}")
     for file in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True):
@@ -118,7 +125,7 @@ def find(run: Run, results: Path) -> Forecast | None:
 
 
 def sentences(forecast: Forecast, steps: int) -> str:
-    """The forecast of a training of ``steps``, by phase."""
+    """The forecast of a training of ``steps`` steps in print: two lines, the total and each phase's time."""
     phases = {"collect": forecast["collect"], "train": forecast["train"], "between": forecast["between"]}
     step = sum(phases.values())
     parts = [f"{phase} {_spelled(duration)}" for phase, duration in phases.items()]

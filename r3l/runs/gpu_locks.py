@@ -27,8 +27,9 @@ PAUSE = 1.0  # seconds between two tries to lock a GPU
 
 
 def visible_gpus() -> list[str]:
-    """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES lists them; without it the numbers
-    of all.
+    """Ids of the GPUs that this process may use; [] without a GPU.
+
+    As CUDA_VISIBLE_DEVICES lists them; if it is not set, the numbers of all GPUs ("0", "1", ...).
     """
     ids = os.environ.get(VISIBLE)
     if ids is not None:
@@ -40,11 +41,12 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
-    """Lock ``count`` GPUs, waiting until they are free; yields their ids.
+    """Lock ``count`` GPUs, waiting without limit until they are free; yields their ids.
 
     Sets CUDA_VISIBLE_DEVICES to them for the block; must precede the first use of CUDA. Nothing is locked
-    without a GPU, in a Slurm job, or for a ``count`` of 0. Raises ConfigError if this machine has fewer GPUs,
-    or if R3L_RUNS_PER_GPU is not a number above 0.
+    or set without a GPU, in a Slurm job, or for a ``count`` of 0: all visible ids are yielded. ``folder``: of
+    the lock files, made if missing. Raises ConfigError if fewer than ``count`` GPUs are visible, or if
+    R3L_RUNS_PER_GPU is not a whole number above 0.
     """
     visible = visible_gpus()
     if count == 0 or not visible or "SLURM_JOB_ID" in os.environ:
@@ -74,9 +76,9 @@ def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
 
 
 def _lock_free_gpus(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
-    """Lock ``count`` GPUs as they become free; their ids.
+    """Lock ``count`` of the GPUs ``visible`` as they become free; returns their ids.
 
-    A GPU has one lock file for each run that may share it.
+    ``locks`` holds the locks. A GPU has one lock file for each run that may share it.
     """
     shared = os.environ.get(SHARED, "1")
     if not shared.isdecimal() or int(shared) < 1:

@@ -29,11 +29,11 @@ Log = Callable[[Metrics], None]  # takes the metrics of one step, "step" include
 
 @contextmanager
 def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
-    """Open ``loggers``, each in the folder of its name in ``run_dir``, and log the steps so far.
+    """Open ``loggers``, and yield a function that logs a further step to all of them.
 
-    A logger may also be a function, which is called with each further step. Yields a function that logs a
-    further step. Raises ConfigError for an unknown logger, and for one whose package is not installed. An
-    earlier copy is replaced. Raises DataError if metrics.jsonl is damaged.
+    A logger is a name (``tensorboard``, ``wandb``), whose folder in ``run_dir`` is deleted and written again
+    from the steps in metrics.jsonl; or a function, which gets further steps only. Raises ConfigError for an
+    unknown name and a package that is not installed, DataError if metrics.jsonl is damaged.
     """
     with ExitStack() as stack:
         functions = [logger for logger in loggers if not isinstance(logger, str)]

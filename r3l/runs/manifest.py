@@ -36,21 +36,24 @@ PACKAGES = (
 
 
 def with_all(groups: dict[str, Any]) -> dict[str, Any]:
-    """``groups`` of tasks, of which "all" must be one. Raises ValueError."""
+    """Return ``groups``, scores by group of tasks. Raises ValueError if the group "all" is missing."""
     if "all" not in groups:
         raise ValueError("the group 'all' is missing")
     return groups
 
 
 class ConstantAnswerScore(TypedDict):
-    """The best constant answer of a task set, and its success by group of tasks."""
+    """The constant answer that solves most tasks of a task set, and its success in [0, 1] by task group."""
 
     answer: str
     success: Annotated[dict[str, Number], AfterValidator(with_all)]
 
 
 class TaskSetSummary(TypedDict):
-    """A task set as a manifest or an evaluation names it. ``tasks``: the number of its tasks."""
+    """A task set as a manifest or an evaluation names it. ``tasks``: the number of its tasks.
+
+    ``sha256``: the committed hash of all tasks. ``warning``: what a reader of its scores must know.
+    """
 
     name: str
     sha256: str
@@ -67,7 +70,7 @@ class TaskSetsOfRun(TypedDict):
 
 
 class TrainSettings(TypedDict):
-    """The training settings that reports read."""
+    """The training settings that reports read: learning rate, and number of tasks per step."""
 
     lr: NotRequired[Number]
     tasks_per_step: NotRequired[int]
@@ -119,7 +122,10 @@ class Manifest(RecordedRun):
 
 
 def manifest(run: Run) -> Manifest:
-    """The manifest of a run that begins now."""
+    """The manifest of a run that begins now; nothing is written.
+
+    Loads the task sets, those for training only if the run trains, which checks their hashes.
+    """
     inputs = run.inputs()
     settings = run.env_settings
     # Training tasks of published sets need a download: they are loaded only if something trains.
@@ -152,7 +158,7 @@ def manifest(run: Run) -> Manifest:
 def read_manifest(run_dir: Path, content: bytes | None = None) -> Manifest:
     """The manifest of a run; ``content``: the file's bytes, if the caller has read them.
 
-    Raises DataError if it is damaged, or if another version of r3l wrote it.
+    Raises DataError if it is missing or damaged, or if a version of r3l with another schema wrote it.
     """
     path = run_dir / MANIFEST
     # The schema first: a manifest of another version may lack the keys of this one.
@@ -176,7 +182,11 @@ def run_of(run_dir: Path) -> Run:
 
 
 def describe_task_set(env: str, task_set: str) -> TaskSetSummary:
-    """Name, size and committed hash of a task set; loading its tasks checks the hash."""
+    """Name, size and committed hash of a task set; loading its tasks checks the hash.
+
+    ``task_set``: SPLIT or SPLIT and a group of its tasks (split_and_group). For a group the best constant
+    answer is still that to all tasks of the split, with its success in the group, also under "all".
+    """
     environment = environment_of(env)
     split, group = split_and_group(task_set)
     summary: TaskSetSummary = {
@@ -195,7 +205,7 @@ def describe_task_set(env: str, task_set: str) -> TaskSetSummary:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the installed packages that can change a result."""
+    """Versions of Python and of PACKAGES, which can change a result; ``not installed`` for a missing one."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -206,8 +216,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """The class of machine (machine, cpus, gpu: its name or None); reports say so if runs of several classes
-    are compared.
+    """This machine: ``machine`` (such as x86_64), ``cpus`` (number), ``gpu`` (name of the first, or None).
+
+    Reports say so if runs of several machines are compared.
     """
     import torch
 

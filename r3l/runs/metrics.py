@@ -53,7 +53,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class Rate:
-    """``rate/<name>``: sum of the counts ``numerator`` / (sum of ``denominator`` - sum of ``excluded``)."""
+    """A rate of counts: sum of ``numerator`` / (sum of ``denominator`` - sum of ``excluded``).
+
+    The three name metrics, of which missing ones count as 0. The rate is the metric ``rate/NAME``.
+    """
 
     name: str
     numerator: tuple[str, ...]
@@ -63,7 +66,7 @@ class Rate:
     unit: str = "share"
 
     def of(self, counts: Counts) -> float | None:
-        """The rate of the counts of a step or run; None if the denominator is 0."""
+        """The rate, from the counts of a step or the totals of a run; None if the denominator is 0."""
         denominator = _sum(counts, self.denominator) - _sum(counts, self.excluded)
         return _sum(counts, self.numerator) / denominator if denominator else None
 
@@ -314,7 +317,10 @@ StepMetrics: Any = Annotated[dict[str, Number], BeforeValidator(_with_step)]
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, float]]:
-    """The metrics of every step of a run, in order. Raises DataError for a damaged line."""
+    """The metrics of every step of a run, in order of the file; [] without one.
+
+    A torn last line is skipped with a warning. Raises DataError for any other damaged line.
+    """
     return read_jsonl(run_dir / FILE, StepMetrics)
 
 
@@ -323,7 +329,7 @@ KEPT = (*OF_BASES, GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED)
 
 
 def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
-    """The metrics KEPT of a finished run: of each its values by step, None where a step lacks it.
+    """Those metrics of a finished run that KEPT names: of each its values by step, None where it is missing.
 
     After the first time they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
     damaged line.
@@ -333,7 +339,7 @@ def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
 
 @lru_cache(maxsize=4096)
 def declared(name: str) -> Metric | None:
-    """The declaration of a metric, by its own name or by its family; None if it has none."""
+    """The declaration of the metric ``name``, or of its family (``stop/*`` for ``stop/success``), or None."""
     if name in METRICS:
         return METRICS[name]
     families = (metric for metric in METRICS.values() if metric.name.endswith("/*"))
@@ -346,13 +352,13 @@ def is_total(name: str) -> bool:
 
 
 def members(counts: Counts, family: str) -> dict[str, float]:
-    """The metrics of the family ``family/*``, without that prefix."""
+    """The metrics of a family by the rest of their names: ``stop/success`` of ``stop`` is ``success``."""
     prefix = f"{family}/"
     return {name.removeprefix(prefix): n for name, n in counts.items() if name.startswith(prefix)}
 
 
 def summed(rows: Iterable[Counts]) -> Counter[str]:
-    """Sums of all metrics over several steps; of use only for counts."""
+    """Sum of each metric over several steps, of whatever kind; meaningful only for counts and seconds."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row)
@@ -385,9 +391,9 @@ def base_success(counts: Counts) -> float | None:
 
 
 def base_successes(counts_U: Callable[[str], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """:func:`base_success` at each update, shape (U,), NaN for none.
+    """:func:`base_success` at each update, shape (U,); NaN at an update without base rollouts.
 
-    ``counts_U``: gives a count at each update by its name.
+    ``counts_U``: returns a count at each update, shape (U,), by the name of its metric.
     """
     rollouts_U, retries_U, successes_U, retry_successes_U = map(counts_U, OF_BASES)
     bases_U = rollouts_U - retries_U
@@ -396,12 +402,12 @@ def base_successes(counts_U: Callable[[str], NDArray[np.float64]]) -> NDArray[np
 
 
 def with_rounded_times(row: Counts) -> dict[str, float]:
-    """A step's metrics with times rounded to 0.1 ms, to save space: further digits mean nothing."""
+    """A step's metrics with seconds rounded to 0.1 ms, to save space: further digits mean nothing."""
     return {name: round(n, 4) if _is_of_kind(name, TIME) else n for name, n in row.items()}
 
 
 def step_seconds(row: Counts) -> float:
-    """Seconds of a step, without checkpoints and evaluation."""
+    """Seconds of a step: collecting and the update, without checkpoints and evaluation."""
     return row.get(COLLECT_SECONDS, 0) + row.get(TRAIN_SECONDS, 0)
 
 

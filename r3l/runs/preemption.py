@@ -35,7 +35,7 @@ class Preempted(SystemExit):
 class StopSignals:
     """Turns a stop signal (such as SIGTERM) into the cancellation of one asyncio task (see ``cancelling``).
 
-    A signal that comes before the task begins is remembered.
+    A signal that comes before a task is given is remembered, and cancels it then.
     """
 
     def __init__(self) -> None:
@@ -43,6 +43,7 @@ class StopSignals:
         self._task: asyncio.Task[Any] | None = None
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle signal ``number``: remember its name, and cancel the task if there is one."""
         self._received = signal.Signals(number).name
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
@@ -56,7 +57,7 @@ class StopSignals:
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
         """Let stop signals cancel ``task`` in this block, also signals that came before it.
 
-        Raises Preempted if one did.
+        The cancellation becomes Preempted; one that no signal caused stays CancelledError.
         """
         self._task = task
         if self._received:  # before the task began
@@ -73,9 +74,9 @@ class StopSignals:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Send SIGALRM to this process after ``seconds`` (None: never).
+    """Send SIGALRM to this process after ``seconds`` (None: never), unless the block has ended before.
 
-    :func:`stop_signals` and :func:`stop_at_once` take it for a stop signal.
+    :func:`stop_signals` and :func:`stop_at_once` take it for a stop signal; outside both it ends the process.
     """
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
@@ -87,9 +88,10 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Receive stop signals in the block, to cancel a task by them.
+    """Receive stop signals (SIGTERM, SIGUSR1, SIGALRM) in the block, to cancel a task by them.
 
-    Outside the main thread none are received, since Python's signals need it.
+    Earlier handlers are put back at its end. Outside the main thread none are received, since Python's
+    signals need it.
     """
     signals = StopSignals()
     if threading.current_thread() is not threading.main_thread():

@@ -25,12 +25,16 @@ def commit() -> str | None:
 
 
 def is_dirty(commit: str | None) -> bool:
-    """Whether ``commit``, as in a manifest, is of a tree with uncommitted changes."""
+    """True if ``commit``, as in a manifest, is of a tree with uncommitted changes; False for None."""
     return commit is not None and commit.endswith(DIRTY)
 
 
 def check_clean(purpose: str) -> None:
-    """Raises ConfigError if the checkout has uncommitted changes: such runs cannot be repeated."""
+    """Raise ConfigError if the checkout has uncommitted changes: such runs cannot be repeated.
+
+    ``purpose``: clause of the message that says for what a clean checkout is needed. Passes without a
+    checkout or git.
+    """
     if is_dirty(found := commit()):
         raise ConfigError(
             f"{ROOT} has uncommitted changes ({found}), and {purpose}: such runs cannot be repeated. "

@@ -53,9 +53,10 @@ class Result(RunIdentity):
 
 
 def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> Result:
-    """The result of a finished run. ``checkpoint``: the last one. ``totals``: the run's budget.
+    """The result of a finished run, from its metrics.jsonl and arguments; nothing is written.
 
-    Raises DataError if metrics.jsonl is damaged.
+    ``checkpoint``: folder of the last one, which is hashed; None if nothing was trained. ``totals``: sums of
+    counts over all steps. Raises DataError if metrics.jsonl is damaged.
     """
     weights = None if run.served else base_weights(run.inputs())
     metrics = read_metrics(run_dir)
@@ -80,7 +81,10 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
 
 
 def finished_result(run: Run, run_dir: Path) -> Result | None:
-    """The result of ``run`` if it is finished and its checkpoint is intact; None if there is work to do."""
+    """The result of ``run`` if ``run_dir`` holds it finished, with an intact checkpoint; else None.
+
+    None also for a missing or damaged result.json, and for that of another run.
+    """
     # The fingerprint decides whether it is this run; the checkpoint's digest, whether its weights are intact.
     try:
         content = read_json(run_dir / RESULT, Result)
@@ -95,7 +99,10 @@ def finished_result(run: Run, run_dir: Path) -> Result | None:
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the ``train/`` metrics over the last FINAL_WINDOW (5) steps; a missing one counts as 0."""
+    """Means of the ``train/`` metrics over the last FINAL_WINDOW (5) steps; {} without steps.
+
+    ``metrics``: of each step, in order. Where a step lacks a metric of another one, it counts as 0.
+    """
     window = metrics[-FINAL_WINDOW:]
     keys = sorted({k for row in window for k in row if k.startswith("train/")})
     return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

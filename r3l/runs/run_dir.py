@@ -35,7 +35,7 @@ class RecordedRun(TypedDict):
 
 
 class StepLine(TypedDict):
-    """The key that every line about a step has (metrics, trajectories, curve)."""
+    """The key that every line about a step has (metrics, trajectories, curve): its number, from 1."""
 
     step: int
 
@@ -51,7 +51,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     """Lock ``run_dir`` for this process while the block runs; creates it if it is missing.
 
     Deletes an earlier failed.json and unfinished files of killed processes before the block. An error in the
-    block is recorded in failed.json and raised.
+    block is recorded in failed.json and raised; a stop signal (Preempted) and Ctrl-C are not recorded.
 
     Raises RunDirectoryError if another process holds it, or if it cannot be written, now or in the block.
     """
@@ -77,18 +77,21 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """True if a process owns the directory."""
+    """True if a process has locked the directory (:func:`locked`)."""
     return locks.is_locked(run_dir / LOCK)
 
 
 def forget_after(path: Path, step: int) -> None:
-    """Drop the lines of ``path`` about steps after ``step``, the checkpoint's: those steps will run again."""
+    """Delete the lines of the JSON-lines file ``path`` about steps after ``step``, that of the checkpoint.
+
+    Those steps will run again. A missing file stays missing. Raises DataError for a damaged line.
+    """
     if path.is_file():
         rewrite_jsonl(path, [row for row in read_jsonl(path, StepLine) if row["step"] <= step])
 
 
 def recorded_fingerprint(run_dir: Path) -> str | None:
-    """The fingerprint of the run that a directory holds; None if it holds none.
+    """The fingerprint of the run that a directory holds, from its manifest; None without a manifest.
 
     Raises DataError for a damaged manifest.
     """
@@ -125,9 +128,10 @@ def check_owner(run_dir: Path, run: Run) -> None:
 
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None.
+    """Rename ``run_dir`` if training would overwrite it (see :func:`check_owner`); returns the new path.
 
-    Raises DataError if its manifest is damaged.
+    ``fingerprint``: of the run to be trained. The new name ends in the fingerprint of the run inside (and a
+    number if that exists). None: nothing was renamed. Raises DataError if its manifest is damaged.
     """
     recorded = _fingerprints(run_dir)
     others = [found for found in recorded.values() if found != fingerprint]

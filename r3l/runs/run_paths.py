@@ -19,16 +19,18 @@ TRANSCRIPTS = "transcripts.jsonl.gz"  # an evaluation's episodes as text; not st
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
-    """Folder of a run's evaluation on ``task_set``: for its test task set the run's own directory, for
-    another ``evaluations/TASK_SET`` in it.
+    """Folder of a run's evaluation on ``task_set``, whether or not it exists.
 
-    It need not exist.
+    That is ``run_dir`` if ``task_set`` is the run's ``test_task_set``, else ``evaluations/TASK_SET`` in it.
     """
     return run_dir if task_set == test_task_set else run_dir / FURTHER / task_set
 
 
 def validation_evaluation(run_dir: Path, run: Run) -> Path:
-    """Path of the evaluation.json on the run's validation task set. Raises ConfigError if it has none."""
+    """Path of a run's evaluation.json on its validation task set, whether or not the file exists.
+
+    Raises ConfigError if the run has no validation task set.
+    """
     return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
 
 
@@ -45,9 +47,10 @@ def run_dir_of(evaluation: Path) -> Path:
 
 
 def named_evaluation(path: Path) -> Path:
-    """The evaluation.json of a run directory ``path``; a file is returned as it is.
+    """Path of the evaluation.json on the test tasks in the run directory ``path``.
 
-    Raises DataError if there is none.
+    A ``path`` that is not a directory is returned as it is, even if it does not exist. Raises DataError if
+    the directory has no evaluation.json.
     """
     if not path.is_dir():
         return path
@@ -59,15 +62,16 @@ def named_evaluation(path: Path) -> Path:
 
 
 def find_further(run_dir: Path) -> list[Path]:
-    """Every evaluation.json of a run on a further task set."""
+    """Every evaluation.json of a run on a task set besides its test task set, sorted; [] without any."""
     return sorted((run_dir / FURTHER).glob(f"**/{EVALUATION}"))
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
-    """Every evaluation.json of a run under ``results``. Raises DataError if none, unless ``may_be_none``.
+    """The evaluation.json of each run under ``results``, on its test task set, sorted by path.
 
-    ``results`` has a folder for each tier; if no run is found so, it may be one of these folders, or that of
-    an environment, a model or a method: its runs are found too, with absolute paths.
+    Raises DataError if there is none, unless ``may_be_none``. ``results`` has a folder for each tier; if no
+    run is found so, it may be one of these folders, or that of an environment, a model or a method: its runs
+    are found too, with absolute paths.
     """
     # Try one depth after the other: a results folder is four folders above a seed's, a method's none.
     runs: list[Path] = []
@@ -94,7 +98,7 @@ class RunCell(NamedTuple):
 
 
 def cell_of(evaluation: Path) -> RunCell:
-    """The cell of a run (its path without the seed).
+    """Tier, environment, model and method of a run, from its path.
 
     ``evaluation`` ends in tier/env/model/method/seedN/evaluation.json.
     """
@@ -121,9 +125,10 @@ def runs_of(
 
 
 def first_found(found: Iterable[list[Path]]) -> list[Path]:
-    """Merge lists of runs from several folders, a list each.
+    """Merge the evaluation.json paths of several results folders, a list each, preferred folder first.
 
-    The runs of a method in an environment come from the first folder that has any.
+    All runs of one tier, environment and method, whatever their model, come from the first folder that has
+    any of them; later ones are dropped.
     """
     chosen: list[Path] = []
     known: set[tuple[str, str, str]] = set()

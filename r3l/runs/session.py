@@ -24,7 +24,10 @@ from r3l.runs.preemption import StopSignals, stop_signals
 
 
 def finished_share(run: Run, step: int) -> float:
-    """The finished share of training at step ``step`` (from 1): 0 in the first step, 1 in the last."""
+    """The finished share of training at step ``step`` (from 1), linear: 0 in the first, 1 in the last step.
+
+    0 if there is only one step.
+    """
     return (step - 1) / max(run.train.steps - 1, 1)
 
 
@@ -39,7 +42,8 @@ def rollout_context(
 ) -> RolloutContext:
     """A new rollout context, with its own budget counters and with draws seeded under ``address``.
 
-    ``sampling``: limits in tokens; ``temperature`` counts instead of its own.
+    ``sampling``: limits in tokens; its own temperature is not used, but ``temperature``. ``gather``: plays
+    episodes concurrently.
     """
     return RolloutContext(
         policy=policy,
@@ -54,9 +58,10 @@ def rollout_context(
 
 @dataclass
 class PlaySession:
-    """A run's policy, environment workers and dialogue, open for the length of a command.
+    """A run's policy, environment workers and dialogue; open_play_session opens and closes it.
 
-    An evaluation plays ``batches_at_once`` batches of ``batch`` episodes concurrently.
+    ``gather`` plays episodes concurrently. An evaluation plays ``batches_at_once`` batches of ``batch``
+    episodes at the same time.
     """
 
     run: Run
@@ -81,7 +86,7 @@ class PlaySession:
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]] | None:
         """Log-probs of each trajectory's trainable tokens, in nats at the sampling temperature.
 
-        None if the policy cannot compute them, as at a server.
+        One array per trajectory, a value per token. None if the policy cannot compute them, as at a server.
         """
         return None
 
@@ -98,7 +103,10 @@ class PlaySession:
         )
 
     def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
-        """Play every item concurrently; results in the order of ``items``."""
+        """Play every item concurrently; results in the order of ``items``.
+
+        Blocks until all have ended. Raises Preempted on a stop signal.
+        """
         return self.wait(self.gather(play, items))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -121,10 +129,11 @@ class PlaySession:
 
 @contextmanager
 def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
-    """Start the environment workers of ``run`` and yield a session; both end with the block.
+    """Start the environment workers (processes) of ``run`` and yield a session; both end with the block.
 
-    Raises ConfigError if packages of the environment are missing. ``gather`` plays episodes concurrently, so
-    that their responses are sampled together.
+    In the block stop signals (SIGTERM and the like) cancel what the session plays. ``gather`` plays episodes
+    concurrently, so that their responses are sampled together. Raises ConfigError if packages of the
+    environment are missing.
     """
     package = environment_of(run.env)
     package.check_installed()

@@ -41,7 +41,11 @@ RecordStep = Callable[[Mapping[str, float]], None]  # takes the metrics of one s
 
 
 def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None:
-    """Raise EngineError if the environment's own errors ended more than MAX_FAILED of a step's rollouts."""
+    """Raise EngineError if errors inside the environment ended more than half of a step's rollouts.
+
+    ``played``: all trajectories of the step; reflections and critiques are not counted. The share is
+    MAX_FAILED.
+    """
     rollouts = [t for t in played if t.stop_reason is not None]  # not reflections
     failed = [t for t in rollouts if t.failed]
     if len(failed) > MAX_FAILED * len(rollouts):
@@ -54,13 +58,14 @@ def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None
 
 
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
-    """Means over base rollouts, which all methods have (``train/``, by task group too), and counts of groups.
+    """Means of base rollouts (``train/``, success by task group too), counts of groups, and entropy.
 
-    ``groups/policy`` with base rollouts, ``groups/zero_variance`` of these, ``dropped/groups``; ``entropy``:
-    mean -log p of sampled tokens (nats); ``reflection/distinct``: share of different reflections, if there
-    are any. ``played``: all trajectories of the step (``RolloutContext.trajectories``): the groups of a
-    method need not hold every base rollout, since Critique-GRPO replaces one by its refinement. ``dropped``:
-    tasks whose groups were refused.
+    ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: those of equal rewards;
+    ``dropped/groups``: ``dropped``, the number of tasks whose groups were refused. ``entropy``: mean -log p
+    of sampled tokens of base rollouts in ``groups`` (nats). ``reflection/distinct``: share of different
+    reflections, if there are any. ``played``: all trajectories of the step, of which ``groups`` need not hold
+    every base rollout (Critique-GRPO replaces one by its refinement). Failed rollouts are left out; a mean
+    without values is 0.
     """
     base = [t for t in played if t.kind is TrajectoryKind.BASE and not t.failed]
     policy = [group for group in groups if group.objective is Objective.POLICY]
@@ -92,11 +97,11 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
 
 
 def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
-    """``teacher/contexts``: trajectories with a teacher; ``teacher/with_feedback``: those whose teacher reads
-    the hint.
+    """Number of trajectories with a teacher, and of those whose teacher reads the hint.
 
-    Looked up in the tokens, since a chat template or a limit may drop a text: the hint as the tokenizer gives
-    it back, without white space.
+    ``taught``: the trajectories with a teacher, counted as ``teacher/contexts``. ``teacher/with_feedback``
+    looks for the hint in the decoded tokens of the teacher's prompts, both without white space, since a chat
+    template or a limit may drop a text. An empty hint does not count.
     """
     found = 0
     for t in taught:
@@ -110,10 +115,10 @@ def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
     """Advantages and token counts of the rows of a step.
 
-    ``advantage/mean``, ``/positive_fraction`` and ``/negative_to_positive`` (sum |A-| / sum A+) are over
-    policy rows that train; ``/inverted`` counts policy rows with a higher reward but a lower advantage than
-    another row of their task; ``tokens/response`` their sampled tokens, ``tokens/masked`` those without
-    gradient.
+    Policy rows are those that are not imitated. ``advantage/mean``, ``/positive_fraction`` and
+    ``/negative_to_positive`` (sum |A-| / sum A+, 0 without a positive one) are over those with a token that
+    trains; ``/inverted`` counts policy rows with a higher reward but a lower advantage than another row of
+    their task. ``tokens/response``: sampled tokens of policy rows; ``tokens/masked``: those without gradient.
     """
     policy = [row for row in rows if not row.sft]
     advantages = np.asarray([row.mean_advantage for row in policy if row.mask.any()], dtype=float)
@@ -170,10 +175,10 @@ def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
 
 
 def update_metrics(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
-    """Counts of tokens and rows of an update: those trained, and rows dropped for lack of a signal.
+    """Counts of an update: ``tokens/trained``, ``tokens/forwarded`` (with prompts), ``rows/trained``.
 
-    ``trainable``: the rows among ``rows`` that train. ``trained/KIND`` counts their tokens by kind of row:
-    the trajectory's kind, or "sft" for rows to imitate.
+    ``trainable``: the rows among ``rows`` that train; ``rows/no_signal`` counts the others, left out.
+    ``trained/KIND``: trained tokens by kind of row: the trajectory's kind, or "sft" for rows to imitate.
     """
     metrics: Metrics = {
         "tokens/trained": sum(int(r.mask.sum()) for r in trainable),
@@ -196,8 +201,9 @@ def _mean(values: Sequence[float]) -> float:
 def recording(run: Run, run_dir: Path, loggers: Sequence[str | Log], done: int) -> Iterator[RecordStep]:
     """Open the loggers and the progress of a training, ``done`` steps of which are finished.
 
-    Yields a function that writes the metrics of a step to metrics.jsonl and the loggers, and shows them. It
-    raises NonFiniteError for one that is not finite, before anything is written.
+    Yields a function that appends the metrics of a step (its number as ``step``) to metrics.jsonl, with
+    seconds rounded, gives them to the loggers, and shows success, tokens and seconds on the terminal. It
+    raises NonFiniteError for a metric that is not finite, before anything is written.
     """
     steps = run.train.steps
     label = f"{run.env} {run.method} seed {run.seed}"
@@ -224,8 +230,9 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str | Log], done: int) 
 def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRow]) -> Iterator[None]:
     """Check that ``rows`` are finite, then run the block, which makes the update of a step.
 
-    If a row or the update is not finite, the rows are written to ``folder`` and NonFiniteError is raised,
-    with the method and the step.
+    If a row's reward, advantage, weight or log-prob is not finite, or the block raises NonFiniteError, all
+    rows are written to refused_batch.jsonl.gz in ``folder``, and NonFiniteError with method and step is
+    raised.
     """
     try:
         # Before the update, so that the error names the row; the loss is a sum over rows.

@@ -35,8 +35,9 @@ Line = dict[str, Any]  # a TrajectoryLine without step and method, which the eng
 class LoggedTurn(TypedDict):
     """One turn of a logged trajectory.
 
-    ``response``: [text, tokens, trained] of each run of tokens that all train or all do not. ``advantage``:
-    the turn's mean, only if the method's advantages differ by token.
+    ``prompt``: text that is new in this turn. ``response``: [text, number of tokens, trained] of each stretch
+    of tokens that all train or all do not. ``action``, ``error``: what the response was read as.
+    ``advantage``: the turn's mean, only if the method's advantages differ by token.
     """
 
     prompt: str
@@ -107,8 +108,10 @@ def lines(
 ) -> list[Line]:
     """The lines to log for a step: its first task, and the next two that teach something.
 
-    ``tasks``: the groups of each task of the batch. ``played``: all trajectories that were sampled for them
-    (``RolloutContext.trajectories``). ``decode``: token ids to text. The caller adds step and method.
+    A task teaches if it is imitated, or if one of its advantages by ``method`` is not 0. ``tasks``: the
+    groups of each task of the batch. ``played``: all trajectories that were sampled for them; those in no
+    group are logged as a group of their own. ``decode``: token ids to text. The caller adds step and method,
+    and writes the lines.
     """
     # The advantages of each group: of the method for policy groups, None for the others.
     policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]

@@ -111,7 +111,7 @@ class Effect:
 
     @classmethod
     def of_bounds(cls, mean: float, low: float, high: float) -> Effect:
-        """An effect over tasks, whose standard error follows from the bounds of its 95 % interval."""
+        """An effect over tasks; its standard error is the width of its 95 % interval / (2 * 1.96)."""
         return cls(mean, (high - low) / (2 * float(ndtri((1 + CONFIDENCE) / 2))))
 
     @property
@@ -138,9 +138,10 @@ class Effect:
 
     @cached_property
     def p_value(self) -> float | None:
-        """Two-sided p-value against 0; None for one seed.
+        """Two-sided p-value of the t-test that the true effect is 0; None for one seed.
 
-        Equal values of all seeds: 1 if they are 0, else 0.
+        ``recorded_p_value`` if there is one. With a standard error of 0 (equal values of all seeds): 1 if the
+        mean is 0, else 0.
         """
         if self.recorded_p_value is not None:
             return self.recorded_p_value
@@ -149,7 +150,7 @@ class Effect:
     def p_equivalent(self, margin: float) -> float:
         """p-value of equivalence within +-``margin``: the larger one of two one-sided t-tests.
 
-        NaN for one seed.
+        NaN for one seed; ``recorded_p_value`` is not used.
         """
         return self._tail(margin - abs(self.mean))
 
@@ -160,7 +161,11 @@ class Effect:
         return 0.5 if distance == 0 else float(distance < 0)
 
     def mde(self, level: float = ALPHA, power: float = POWER) -> float | None:
-        """Minimum detectable effect of a two-sided test at ``level``; None without a known spread."""
+        """Minimum detectable effect of a two-sided test at ``level``, in the unit of ``mean``.
+
+        The true difference that is shown with probability ``power``. None for one seed, and for a standard
+        error of 0.
+        """
         if self.deviation is not None:
             return minimum_detectable_effect(self.seeds, level, power) * self.deviation
         if not math.isinf(self.freedom) or not self.error:
@@ -170,7 +175,8 @@ class Effect:
     def power(self, effect: float, level: float = ALPHA) -> float:
         """Probability that a two-sided test at ``level`` rejects if the true difference is ``effect``.
 
-        The spread and the number of seeds are those of this estimate.
+        The spread and the number of seeds are those of this estimate. With a standard error of 0: 1, or 0 if
+        ``effect`` is 0. NaN for one seed.
         """
         if self.deviation is not None:
             return power_of(effect / self.deviation, self.seeds, level)
@@ -183,7 +189,8 @@ class Effect:
 def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
     """P(a seed of ours scores above a seed of theirs), ties counting half.
 
-    Mann-Whitney's statistic, as in rliable (Agarwal et al. 2021, section 4.3).
+    Mann-Whitney's statistic, as in rliable (Agarwal et al. 2021, section 4.3). The two may have different
+    numbers of seeds. Raises ValueError for no or non-finite scores.
     """
     ours, theirs = finite(ours_S, 1), finite(theirs_S, 1)
     above = (ours[:, None] > theirs[None, :]).mean()
@@ -192,8 +199,9 @@ def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
 
 
 def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
-    """Probability that the test rejects if the true mean difference is ``standardised`` standard deviations.
+    """Power of the two-sided paired t-test of ``seeds`` (2 or more) pairs: probability that it rejects.
 
+    The true mean difference is ``standardised`` standard deviations of the paired differences.
     t = (Z + delta) / sqrt(V / nu) with delta = standardised * sqrt(seeds), Z standard normal, V chi-square
     with nu = seeds - 1 degrees of freedom, so P(|t| > c) = E[P(V <= nu (Z + delta)^2 / c^2)]: the tail of
     the noncentral t distribution, here by the trapezoid rule over Z, since scipy's is NaN or wrong for large
@@ -207,9 +215,9 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
 
 @lru_cache(maxsize=4096)  # a table compares hundreds of rows, with few numbers of seeds at two levels
 def minimum_detectable_effect(seeds: int, level: float = ALPHA, power: float = POWER) -> float:
-    """The smallest true mean difference that ``seeds`` pairs show with probability ``power``.
+    """The smallest true mean difference that ``seeds`` (2 or more) pairs show with probability ``power``.
 
-    In standard deviations of the paired differences over seeds.
+    In standard deviations of the paired differences over seeds; the test is two-sided at ``level``. Cached.
     """
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stdtrit(seeds - 1, 1 - level / 2)) + 1
@@ -253,7 +261,8 @@ def compare(
 
     ``margin``: largest difference that counts as equivalent, for all or one per effect; None: equivalence is
     not tested. ``correction``: ``holm`` or ``benjamini-hochberg``. ``tests``: planned number of comparisons;
-    those without a test count with p = 1. Default: the number of effects that can be tested.
+    those without a test count with p = 1. Default: the number of effects that can be tested. The result has
+    the order of ``effects``; one seed has no test (verdict ``incomplete``).
     """
     margins = list(margin) if isinstance(margin, Sequence) else [margin] * len(effects)
 
@@ -291,6 +300,8 @@ def compare(
 
 def adjusted(p_values: Sequence[float], correction: Correction) -> list[float]:
     """Adjusted p-values of one family of m tests, in the given order; reject where one is below alpha.
+
+    At most 1 each; [] for no test.
 
     Holm's step-down procedure (1979): the k-th smallest p-value times m - k + 1, made increasing.
     Benjamini and Hochberg's step-up procedure (1995): the k-th smallest times m / k, made increasing from the

@@ -26,9 +26,10 @@ Floats = NDArray[np.float64]
 class Interval:
     """A mean over ``seeds`` training seeds, with its confidence interval.
 
-    ``kind``: how it was computed, in words, such as ``t, 8 seeds`` or ``Wilson, 64 tasks`` (of one seed).
-    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are not
-    clipped: a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
+    ``kind``: how it was computed, in words, such as ``t, 8 seeds`` or ``Wilson, 64 tasks`` (of one seed). A
+    t-interval of fewer than MIN_SEEDS values has ``low`` and ``high`` None, and the values in ``points``,
+    which is empty otherwise. t-bounds are not clipped: if those of success rates leave [0, 1], there are too
+    few seeds.
     """
 
     mean: float
@@ -55,7 +56,10 @@ def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 
 
 def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
-    """Half the width of Student's t-interval of the mean over the first axis (seeds)."""
+    """Half the width of Student's t-interval of the mean over the first axis (seeds); NaN for one seed.
+
+    The shape is that of ``values_S`` without its first axis.
+    """
     count = len(values_S)
     quantile = stdtrit(count - 1, (1 + confidence) / 2)
     half: Floats = quantile * values_S.std(axis=0, ddof=1) / np.sqrt(count)
@@ -93,7 +97,10 @@ def task_interval(means_T: ArrayLike) -> Interval:
 
 
 def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's score interval of a success rate in ``count`` trials (1927; no continuity correction)."""
+    """Bounds, within [0, 1], of Wilson's interval of a success rate in ``count`` (above 0) trials.
+
+    Source: Wilson 1927, the score interval without continuity correction.
+    """
     z = -float(ndtri((1 - confidence) / 2))
     scale = 1 + z**2 / count
     centre = (rate + z**2 / (2 * count)) / scale
@@ -105,7 +112,7 @@ def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> 
 def newcombe_bounds(
     rate: float, count: float, other_rate: float, other_count: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Interval of the difference of two independent success rates, from their Wilson intervals.
+    """Bounds of ``rate`` - ``other_rate``, two independent success rates, from their Wilson intervals.
 
     Source: Newcombe 1998, Statistics in Medicine 17, "Interval estimation for the difference between
     independent proportions", method 10.
@@ -124,13 +131,14 @@ def cluster_bootstrap(
     generator: np.random.Generator,
     confidence: float = CONFIDENCE,
 ) -> tuple[float, float] | None:
-    """Percentile interval of a statistic over tasks, from the observations' sums and counts per task.
+    """Percentile interval of a statistic over tasks, from sums and counts of each task's observations.
 
-    Shapes (T, C). Observations of one task are alike, so whole tasks are drawn with replacement, RESAMPLES
-    times, each with all its observations (Davison and Hinkley 1997, "Bootstrap Methods and their
-    Application", section 3.8; Field and Welsh 2007). ``combine`` maps sums and counts over tasks (components
-    C on the last axis) to the statistic: a mean, a ratio or a difference. Bounds may be infinite (a ratio
-    whose denominator can be 0). None: fewer than two tasks have observations, or no resample gives a value.
+    Both have shape (T, C): tasks (at least one), components. Observations of one task are alike, so whole
+    tasks are drawn with replacement, RESAMPLES (2000) times (Davison and Hinkley 1997, "Bootstrap Methods and
+    their Application", section 3.8; Field and Welsh 2007). ``combine`` maps sums and counts over the drawn
+    tasks, shape (RESAMPLES, C) each, to the statistic, shape (RESAMPLES,): a mean, a ratio or a difference.
+    Bounds may be infinite (a ratio whose denominator can be 0). None: fewer than two tasks have observations,
+    or no resample gives a value.
     """
     tasks = len(sums_T_C)
     drawn_R_T = generator.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
@@ -144,9 +152,9 @@ def cluster_bootstrap(
 
 
 def finite(values: ArrayLike, dimensions: int) -> Floats:
-    """``values`` as a float array.
+    """``values`` as an array of float64.
 
-    Raises ValueError if it is empty, not finite, or has another number of axes.
+    Raises ValueError if it is empty, has a value that is not finite, or has not ``dimensions`` axes.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != dimensions or array.size == 0 or not np.isfinite(array).all():

@@ -18,7 +18,7 @@ MIN_POINTS = 4  # of a line with an interval: two degrees of freedom
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted value, and the interval that has a new value with probability CONFIDENCE."""
+    """A predicted value, and the interval that has a new value with probability CONFIDENCE (95 %)."""
 
     value: float
     low: float
@@ -42,7 +42,11 @@ class Line:
 
     @classmethod
     def through(cls, x_N: ArrayLike, y_N: ArrayLike) -> Line:
-        """Fit the line. Raises ValueError below MIN_POINTS points, or if all x are equal."""
+        """Fit the line by least squares to N points.
+
+        Raises ValueError for fewer than MIN_POINTS (4) points, equal x of all, values that are not finite, or
+        another number of x than of y.
+        """
         x, y = finite(x_N, 1), finite(y_N, 1)
         squares = float(((x - x.mean()) ** 2).sum())
         if len(x) != len(y) or len(x) < MIN_POINTS or not squares:
@@ -65,7 +69,7 @@ class Line:
 
     @property
     def slope_bounds(self) -> tuple[float, float]:
-        """Interval of the slope at level CONFIDENCE, by Student's t with count - 2 degrees of freedom."""
+        """95 % interval (CONFIDENCE) of the slope, by Student's t with count - 2 degrees of freedom."""
         half = self._quantile * self.deviation / math.sqrt(self.squares)
         return self.slope - half, self.slope + half
 
@@ -73,7 +77,8 @@ class Line:
     def p_value(self) -> float:
         """Two-sided p-value of the test that the slope is 0.
 
-        Student's t with count - 2 degrees of freedom.
+        By Student's t with count - 2 degrees of freedom. If all points are on the line: 0, or 1 if its slope
+        is 0.
         """
         if not self.deviation:
             return 0.0 if self.slope else 1.0
@@ -86,9 +91,9 @@ class Line:
 
 
 def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:
-    """Least-squares slope of y over x if each group of points has its own intercept.
+    """Least-squares slope of y over x, one for all N points, if each group has an intercept of its own.
 
-    ``groups_N``: the group of each point.
+    ``groups_N``: name of each point's group. NaN if x is the same within each group.
     """
     frame = pd.DataFrame({"x": x_N, "y": y_N})
     within = frame - frame.groupby(list(groups_N)).transform("mean")
@@ -96,9 +101,9 @@ def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[
 
 
 def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction]:
-    """The prediction of each point by the line through the others.
+    """The prediction of each point's y by the line through the other points, in the order of the points.
 
-    Raises ValueError below MIN_POINTS + 1 points.
+    Raises ValueError for fewer than MIN_POINTS + 1 (5) points, or as :meth:`Line.through`.
     """
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
     others = [np.arange(len(x)) != k for k in range(len(x))]

@@ -11,10 +11,11 @@ from r3l.stats.intervals import CONFIDENCE, RESAMPLES, Floats, finite
 
 
 def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike) -> Floats:
-    """The share of runs with a score above each threshold tau, shape (X,).
+    """The share of runs with a score above each threshold tau of ``thresholds_X``, shape (X,).
 
-    Mean over environments E of the mean over seeds of 1[score > tau]. Environments may have different numbers
-    of seeds and weigh equally.
+    ``scores_E_S``: one score per seed, by environment. Mean over environments E of the mean over seeds of
+    1[score > tau]. Environments may have different numbers of seeds and weigh equally. Raises ValueError for
+    an environment without scores, and for values that are not finite.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_E_X = np.array([(finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])
@@ -28,10 +29,11 @@ def profile_band(
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
 ) -> tuple[Floats, Floats]:
-    """Pointwise percentile band (low, high) of :func:`performance_profile`, by a stratified bootstrap.
+    """Pointwise percentile band (low, high; shape (X,) each) of :func:`performance_profile`, by bootstrap.
 
     Seeds are drawn with replacement within each environment (section 4.1 of the same source). Environments
-    are not drawn: they are the benchmark. Below about ten seeds the band is too narrow.
+    are not drawn: they are the benchmark. Below about ten seeds the band is too narrow. Raises ValueError as
+    the profile does.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_R_X = np.zeros((resamples, len(thresholds)))
