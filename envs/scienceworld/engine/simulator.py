@@ -95,9 +95,10 @@ class ScienceWorldEngine:
         """Restart ``task`` and return the simulator's own solution. Takes seconds and much memory.
 
         The simulator stays slow, since it then computes a path at each start: use a separate engine, never
-        rollouts'. The task's payload, with all three keys, is not checked.
+        rollouts'. ``reset`` must follow before a step. The task's payload, with all three keys, is not checked.
         """
         payload = task.payload
+        self._started = False
         self._ensure_simulator()
         self._call(lambda s: s.load(payload["task"], payload["variation"], payload["simplifications"], True))
         self._tainted = True
@@ -109,6 +110,7 @@ class ScienceWorldEngine:
         Loads variation 0 in place of a started task, so ``reset`` must follow. The name is not checked: the
         simulator replaces an unknown one by another.
         """
+        self._started = False
         self._ensure_simulator()
         self._call(lambda s: s.load(name, 0, "easy", False))
         return {

@@ -154,6 +154,14 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine, payload, messa
     assert message in str(raised.value)
 
 
+def test_a_step_after_another_task_was_loaded_is_refused(engine):
+    """Asking for the split of a task type loads another task: a step would play on in that one."""
+    engine.reset(FIND)
+    engine.variations("boil")
+    with pytest.raises(EngineError, match="step before a successful reset"):
+        engine.step("look around")
+
+
 def test_official_split_is_the_simulators(engine):
     for task_type in (
         "boil",
