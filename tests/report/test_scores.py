@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 
+import pandas as pd
 import pytest
 from report.runs import best, rewrite, write_run
 from start_models import cell
@@ -104,6 +105,18 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     texts = {name: cell.text for name, cell in table.section("nano tier, ours")["Constant answer"].items()}
     assert texts == {"method": "Constant answer", "ALFWorld": "0.250", "WebShop": "none"}
     assert "Constant answer" not in best(table, "nano tier, ours", "ALFWorld")
+    assert list(table.section("nano tier, ours"))[-1] == "Constant answer"
+
+
+def test_a_method_of_a_later_benchmark_stands_above_the_constant_answer(three_seeds):
+    """RAFT ran on WebShop alone, the constant answer was measured on ALFWorld, which comes first."""
+    change(three_seeds, constant_answer_baseline={"answer": "none", "success": {"all": 0.25}})
+    write_run(three_seeds, "raft", 0, [1, 0], [0, 0], env="webshop")
+    runs = read_runs(find_runs(three_seeds))
+    alfworld = score_rows(runs[runs.env == "alfworld"], ["grpo"], "grpo", 3)
+    webshop = score_rows(runs[runs.env == "webshop"], ["raft"], "grpo", 3)
+    table = paper_table("T", pd.concat([alfworld, webshop]), [], [])
+    assert list(table.section("nano tier, ours")) == ["GRPO", "raft", "Constant answer"]
 
 
 def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds):
