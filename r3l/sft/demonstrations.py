@@ -15,7 +15,7 @@ TASKS_PER_JOB = 16  # our choice
 
 
 def play(config: SFTConfig, phase: ScriptedPhase, workers: int) -> list[Document]:
-    """Play a phase's demonstrations by scripted experts, and make dialogs (documents) of them.
+    """Play a phase's demonstrations by scripted experts, and make dialogs of them: (kind, turns) each.
 
     They are in the order of the tasks, the same for any number of ``workers`` (processes that play); with 0
     this process plays. Shows progress.

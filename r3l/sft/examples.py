@@ -30,7 +30,10 @@ LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic n
 
 
 class ExampleKind(StrEnum):
-    """Kind of an SFT example; ``hinted``: an episode in which every turn has a hint."""
+    """Kind of an SFT example: ``episode``, guided ``retry``, ``reflection``, or ``hinted``.
+
+    ``hinted``: an episode with a hint at every turn.
+    """
 
     EPISODE = "episode"
     RETRY = "retry"
@@ -70,11 +73,11 @@ def documents_of(
 ) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode ``d``.
 
-    They are the episode; the reflection on it, which with compact prompts is part of the same dialog; and the
-    retry, if the demonstration has one. ``guidance``: the form of the retry's hint: ``full_report``,
-    ``suggestion`` or ``none``. ``hinted`` adds the episode with a hint at every turn, since a guided retry
-    has only one. ``plan_thoughts``: the thought before a suggested action states that action. Raises
-    ConfigError for these two if the environment's agents write no thoughts.
+    Yields (kind, turns of the dialog): the episode; the reflection on it, which with compact prompts is part
+    of the same dialog; and the retry, if the demonstration has one. ``guidance``: the form of the retry's
+    hint: ``full_report``, ``suggestion`` or ``none``. ``hinted`` adds the episode with a hint at every turn,
+    since a guided retry has only one. ``plan_thoughts``: the thought before a suggested action states that
+    action. Raises ConfigError for these two if the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(

@@ -107,9 +107,9 @@ class SFTConfig(Strict):
     ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``. ``sources``: by key, where the
     values come from.
 
-    Refused are shares that add up to more than 1, ``lora.rank`` without a ``model`` or with muon,
-    ``hinted_share`` with another ``guidance`` than ``suggestion``, and sampled phases without guidance or
-    share of reflections.
+    Refused are shares that add up to more than 1; ``lora.rank`` without a ``model``, with muon or with
+    ``sharpness``; ``hinted_share`` with another ``guidance`` than ``suggestion``; and sampled phases without
+    guidance, or without a share of reflections unless prompts are compact.
     """
 
     name: str

@@ -156,7 +156,10 @@ def counted(ctx: RolloutContext, imitated: list[Trajectory]) -> dict[str, Any]:
 
 
 def sentence(counts: dict[str, Any]) -> str:
-    """The counts of :func:`counted` in words."""
+    """The counts of :func:`counted` as text, one line.
+
+    Such as "8 attempts, 3 solved; 5 reflections on failures: kept (2), retry failed (3)".
+    """
     dropped = "".join(f", {reason} ({count})" for reason, count in counts["dropped"].items())
     return (
         f"{counts['attempts']} attempts, {counts['solved']} solved; {counts['reflections']} reflections on "

@@ -122,8 +122,8 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     """Train ``model`` for the steps of phase ``number`` (from 0); returns the course of its loss.
 
     The loss is a weighted mean over tokens (nats), averaged over windows of a tenth of the phase, at most 100
-    steps; steps after the last full window are left out. Examples are drawn by the recipe's seed and the
-    step. Changes the weights; shows progress.
+    steps; steps after the last full window are left out. ``examples``: by kind, for :func:`draw`. Changes the
+    weights; shows progress. Raises NonFiniteError or EngineError as Trainer.step does.
     """
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
@@ -190,8 +190,9 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
     """Draw the examples of a step, with replacement: of each kind until it has its share of the tokens.
 
-    The shares are those of the recipe, of its ``tokens_per_step``; a kind without examples is left out. The
-    draw is seeded by the recipe's seed and the step, counted over all phases.
+    ``examples``: by kind. The shares are those of the recipe, of its ``tokens_per_step``; a kind without
+    examples is left out. The draw is seeded by the recipe's seed and ``step``, which counts from 0 over all
+    phases.
     """
     rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []

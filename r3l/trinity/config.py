@@ -212,8 +212,8 @@ def _row(task: Task) -> dict[str, Any]:
 def algorithm_name(method: str, reference: bool = False) -> str:
     """Dotted path by which Trinity loads the algorithm class of ``method`` (in r3l.trinity.plugins).
 
-    Variants (NAME@key=value) share their method's. ``reference``: the class with which the trainer also
-    computes log-probs of the base checkpoint.
+    ``r3l`` and its variants (r3l@key=value): ``r3l.trinity.plugins.R3l``. ``reference``: the class with which
+    the trainer also computes log-probs of the base checkpoint (``R3lWithReference``).
     """
     name = "".join(part.capitalize() for part in variant(method)[0].split("_"))
     return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"

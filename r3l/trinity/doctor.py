@@ -42,8 +42,8 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     """Check GPUs, memory plans, package versions and weights for a tier on Trinity; yields the findings.
 
     For each model with GPUs planned in configs/models, or for ``model`` only. ``envs``: the tier's
-    environments, whose dialogs decide the memory; they are not checked themselves. Raises ValueError if no
-    GPUs are planned for ``model``.
+    environments, whose dialogs decide the memory; they are not checked themselves. If no GPUs are planned for
+    ``model``, that is a failed finding, and only package versions are checked besides.
     """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]

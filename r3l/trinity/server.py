@@ -114,7 +114,8 @@ class Server:
         """(HTTP status, JSON content) of the answer to a request; called in the thread of its connection.
 
         ``verb``: its path without /api/v1/; ``content``: its body. A slow request is queued for the computing
-        thread and answered with a number, under which ``retrieve_future`` waits for the result.
+        thread and answered with a number, under which ``retrieve_future`` waits for the result: status 408
+        after 30 seconds (ask again), 410 for an unknown number. 400: no JSON object; 404: unknown ``verb``.
         """
         try:
             body = json.loads(content or b"{}")
