@@ -31,7 +31,7 @@ DAY = datetime(2024, 7, 26)
 
 
 class Generation(Extension):
-    """The block ``{% generation %}`` of transformers' templates, rendered as its content."""
+    """jinja2 extension that renders transformers' block ``{% generation %}`` as its content."""
 
     tags = {"generation"}
 

@@ -100,5 +100,5 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:
-        """{}: no argument has a default, since the configuration names them all (r3l.trinity.config)."""
+        """{}: Trinity adds no arguments, since the configuration names them all (r3l.trinity.config)."""
         return {}

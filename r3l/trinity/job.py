@@ -74,7 +74,7 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
 
 
 def evaluation_seconds(folder: Path) -> float:
-    """Longest time (seconds) of one evaluation that Trinity reported, in any job under ``folder``; else 0."""
+    """Longest evaluation (seconds) that Trinity reported in any job under ``folder``; 0 without one."""
     files = folder.rglob("monitor/steps-explorer.jsonl")
     return max((line.get("time/eval", 0.0) for file in files for line in read_jsonl(file)), default=0.0)
 

@@ -97,7 +97,7 @@ class Tinker:
         return {**metrics, "grad_norm": reported["grad_norm"]}
 
     def check_saves(self) -> None:
-        """Nothing to check: our own server saves, and verifies what it saves."""
+        """Nothing to check: the local engine writes these checkpoints, complete or not at all."""
 
     def collect(self) -> Path:
         """The folder of the last checkpoint; for a run without steps the base checkpoint is saved now."""

@@ -223,7 +223,7 @@ def own_address() -> str:
 
 
 def sizes_of_node(planned: ClusterConfig) -> dict[str, int]:
-    """GPUs and CPUs to announce to Ray for each node, as options of `ray start` (num-gpus, num-cpus)."""
+    """GPUs and CPUs (16 per GPU) of each node, as options of `ray start`: num-gpus, num-cpus."""
     return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
 
 

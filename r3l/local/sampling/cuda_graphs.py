@@ -71,7 +71,10 @@ class GraphStorage(Storage):
         return self._graphs[key]
 
     def release(self) -> None:
-        """Free memory and graphs for training, unless the GPU has plenty for both (PLENTY of its memory)."""
+        """Free buffer and graphs for training, unless half of the GPU's memory suffices for both (PLENTY).
+
+        That is: unless the peak of allocated memory so far and the buffer together stay below it.
+        """
         # The need of training is known: the peak so far includes the largest micro-batch
         # (Trainer.probe_memory).
         if self._flat is None or self._flat.device.type != "cuda":

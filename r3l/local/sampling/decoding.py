@@ -91,7 +91,7 @@ class RequestQueue:
         return taken
 
     def most_rows(self) -> int:
-        """How many rows a batch may have if the first request is its longest; 0 if the queue is empty."""
+        """Most rows of a batch within the budget whose longest is the first request; 0 for an empty queue."""
         return self._budget // self._requests[0].columns() if self._requests else 0
 
     def take_fitting(self, free: int, rows: int) -> list[GenerationRequest]:
@@ -167,7 +167,7 @@ class Decoder(ABC):
                 self.live += newcomers
 
     def projection(self) -> Projection:
-        """The model's vocabulary projection in float32; on a CPU the weights are cast only once."""
+        """The model's vocabulary projection in float32 at least; on a CPU it is kept after the first call."""
         # The cast takes as long as all layers of a token.
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
