@@ -98,8 +98,8 @@ def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
     """The values on the lines of a JSON-lines file, in order; [] if no file exists.
 
     Read is the first that exists of ``path`` (``.gz``: compressed) and its other :func:`variants`. A torn
-    last line, left by a killed writer, is skipped with a warning. Any other damaged line is a DataError, and so is
-    a line that is not of ``model``.
+    last line, left by a killed writer, is skipped with a warning. Any other damaged line is a DataError, and
+    so is a line that is not of ``model``.
     """
     path = next((variant for variant in variants(path) if variant.is_file()), path)
     content = path.read_bytes() if path.is_file() else b""

@@ -69,7 +69,8 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
     """Tokens that a training sampled, scored and trained, by the keys of its metrics; None: not recorded.
 
     ``budget``: its counters. ``run``: the manifest's entry ``run``. A run of a version that did not count
-    scored tokens has none if its method scores no context; a KL scores every row of the updates once.
+    scored tokens has 0 of them if its method scores no context, else None; a KL adds the tokens of every row
+    of the updates once.
     """
     settings, train = run.get("method_settings", {}), run.get("train", {})
     # The pass that trains also rescores distilled retries, unless the sampler's weights are others.
@@ -86,7 +87,7 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
 
 
 def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """Training costs, one row a (tier, env, model, method), as means over seeds.
+    """Training costs, one row for each (tier, env, model, method) of ``runs``, as means over seeds.
 
     Columns: ``success`` (of the last checkpoint, on test tasks), the tokens TOKENS (None: not recorded), the
     counters SUMS and seconds PHASES (a counter that a seed lacks is 0), and the rates of r3l.runs.metrics
@@ -144,7 +145,8 @@ def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
 def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
     """The table of budgets: one line per method, a section per environment; nothing is marked as best.
 
-    ``every_column``: show all columns that are not empty, instead of COLUMNS.
+    ``rows``: of :func:`budget_rows`. ``every_column``: show all its columns that are not empty, not only
+    COLUMNS.
     """
     columns = {key: name for name, key in COLUMNS.items()}
     if every_column:

@@ -32,9 +32,9 @@ THOUSAND = 1000  # saved tokens and rollouts are counted in thousands
 class LearningCurve:
     """Curves of one run of n updates.
 
-    ``held_out``: test success by update, 0 for the base checkpoint if it was scored. ``training_U``: success
-    of base rollouts. ``spent``: by unit (``updates``, ``tokens``, ``rollouts``), n + 1 numbers: what was
-    spent after 0, 1, ... n updates.
+    ``held_out``: test success by update; key 0: of the base checkpoint, if it was scored. ``training_U``:
+    success of base rollouts, of the updates that had any. ``spent``: by unit (``updates``, ``tokens``,
+    ``rollouts``), n + 1 numbers: what was spent after 0, 1, ... n updates.
     """
 
     held_out: dict[int, float]
@@ -56,19 +56,20 @@ class LearningCurve:
         return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))
 
     def mean(self, unit: Unit, first: int, amount: float) -> float:
-        """Mean training success from update ``first`` until ``amount`` of ``unit`` is spent.
+        """Mean training success from update ``first`` (from 1) until ``amount`` of ``unit`` is spent.
 
-        Each update weighs what it spends.
+        Each update weighs what it spends; of the last one only the part up to ``amount`` counts.
         """
         ends = np.minimum(self.spent[unit], amount)
         weights_U = np.diff(ends)[first - 1 :]
         return float(np.average(self.training_U[first - 1 :], weights=weights_U))
 
     def until(self, unit: Unit, level: float, training: bool) -> float:
-        """The amount of ``unit`` spent until success reaches ``level``; the whole run's if it never does.
+        """The amount of ``unit`` spent until success reaches ``level``; that of all updates if it never does.
 
-        ``training``: read the running mean of training success over WINDOW updates; else held-out success.
-        Both are interpolated linearly.
+        ``training``: read the running mean of training success over WINDOW (5) updates; else held-out
+        success. Both are interpolated linearly between updates; a level reached at the first gives its
+        amount.
         """
         if training:
             x = self.spent[unit][1:]
@@ -89,7 +90,7 @@ class LearningCurve:
 
 
 def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[LearningCurve]:
-    """One curve per run (a method's seed), in the order of ``runs``.
+    """The curves of each run (a method's seed), in the order of ``runs``, one row each.
 
     ``start``: test success of their base checkpoint, the curves' value at update 0; None: without update 0.
     Held-out values: those after the updates of ``evaluation.curve``, and test success after the last update.
@@ -122,7 +123,10 @@ class LearningTest(Strict):
     the cheaper of the two had spent by that update.
 
     With ``until``: how much less ``method`` spends, in the unit ``saves``, until it reaches a level, which is
-    this share of the final success of ``against``.
+    this share of the final success of ``against``, a mean over seeds.
+
+    Raises pydantic's ValidationError for both or neither of ``after`` and ``until``, and for training success
+    unless ``after`` and ``minus_after`` have two updates each.
     """
 
     method: str
@@ -187,7 +191,7 @@ class LearningTest(Strict):
         return values
 
     def difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
-        """Ours minus theirs after the updates ``after``; None if it cannot be read.
+        """Success of the first curve of ``pair`` minus the second's after the updates ``after``, or None.
 
         Held-out success: the mean over these updates; training success: the mean from the first to the
         second. With ``equal``, both are read where the cheaper one of ``pair`` is after these updates. None

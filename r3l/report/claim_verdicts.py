@@ -47,7 +47,8 @@ class ClaimVerdict:
     ``label``: the environment (and model or tier, if several are shown) in print, then ``probe``. ``probe``:
     what distinguishes this probe from the others, such as its reflection schema; empty for a single one.
     ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs. ``comparison``: the
-    effect judged with all others of its family; None below MIN_SEEDS seeds. ``paper``: the published effect,
+    effect judged with all others of its family; None below MIN_SEEDS (3) seeds, or while registered seeds are
+    missing. ``paper``: the published effect,
     in ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``: those of both methods
     if they differ; ``at_equal_rates``: the effect with the first method at the second one's rate, None if
     that has not run.
@@ -131,16 +132,17 @@ class ClaimVerdict:
 
     @property
     def power(self) -> float | None:
-        """Probability that the test rejects if the true difference is the paper's effect, given our spread.
+        """Probability that the test rejects if the true difference is the paper's effect.
 
-        None without a test or a published effect, and for claims of equivalence.
+        At the level that the correction leaves, with the spread over seeds measured here. None without a test
+        or a published effect, and for claims of equivalence.
         """
         if self.comparison is None or self.claim.says != "ahead" or self.paper is None:
             return None
         return self.comparison.effect.power(self.paper, self.comparison.level)
 
     def flat(self, margin: float) -> dict[str, Any]:
-        """One record for the CSV file, a value per column.
+        """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None.
 
         ``margin``: largest difference that counts as equivalent.
         """

@@ -31,15 +31,15 @@ RATE_NAMES = {*rates({})}
 
 
 def short_rate(rate: float) -> str:
-    """A learning rate in print, as in 3e-4."""
+    """A learning rate in print, rounded to one digit: ``3e-4`` for 0.0003."""
     return f"{rate:.0e}".replace("e-0", "e-")
 
 
 class ScoreTest(Strict):
     """Test success of ``method`` minus that of ``against`` on the tasks of ``group``.
 
-    ``unsolved_by``: only on tasks that no run of this method solved. ``beyond``: another difference, which is
-    subtracted, as in "more on hard tasks than on easy ones".
+    ``unsolved_by``: only on tasks that no run of the method of this name solved. ``beyond``: another
+    difference, which is subtracted, as in "more on hard tasks than on easy ones".
     """
 
     method: str
@@ -49,15 +49,17 @@ class ScoreTest(Strict):
     beyond: ScoreTest | None = None
 
     def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
-        """The rates that the runs of ``method`` and of ``against`` were trained with; None if either has no
-        one rate, as a method that trains nothing."""
+        """Learning rates of the runs of ``method`` and of ``against``.
+
+        None if the runs of either differ in it or have none, as those of a method that trains nothing.
+        """
         ours, theirs = (learning_rate(runs, name) for name in (self.method, self.against))
         return None if ours is None or theirs is None else (ours, theirs)
 
     def at_equal_rates(self, runs: pd.DataFrame) -> list[float] | None:
-        """Values with ``method`` at the rate of ``against``, as :meth:`values_S` gives them.
+        """Values with both methods at the learning rate of ``against``, as :meth:`values_S` gives them.
 
-        None if their rates are equal, or if either has no single rate.
+        None if their rates are equal, or if either has no single rate; [] if none ran at that rate.
         """
         rates = self.learning_rates(runs)
         if rates is None or rates[0] == rates[1]:
@@ -105,10 +107,11 @@ class ScoreTest(Strict):
 
 
 class TrainingTest(Strict):
-    """A rate of a run's training, minus another rate, a number, or the same rate of another method's run.
+    """A rate of a run's training (r3l.runs.metrics.RATES), minus another rate or a number (``minus``).
 
-    ``against``: the other method, paired by seed. ``change``: k compares the mean of the last k updates with
-    that of the first k; 0: the rate over all updates.
+    ``against``: another method, whose value at the same seed is subtracted. ``change``: k takes the rate over
+    the last k updates minus that over the first k; 0: the rate over all updates. Raises pydantic's
+    ValidationError for an unknown rate.
     """
 
     method: str
@@ -182,7 +185,8 @@ class ProbeTest(Strict):
 class PublishedEffect(Strict):
     """A published number, minus another row's or a number. Rows have their names in results/stored/published.
 
-    ``beyond``: another such effect, which is subtracted.
+    ``tables``: where the row is looked for, in ``file``; the first that has it counts. ``beyond``: another
+    such effect, which is subtracted.
     """
 
     file: str
@@ -214,8 +218,9 @@ class Claim(Strict):
     """One claim and at most one test: ``score``, ``training``, ``learning`` or ``probe``.
 
     ``says``: the verdict that confirms it, ``ahead`` or ``equivalent``. ``family``: the claims with which its
-    p-value is corrected. ``seeds``: training seeds that were registered, by environment; no verdict is given
-    before they are done. ``predicted``: what was written down before the runs, by environment.
+    p-value is corrected. ``seeds``: number of training seeds that were registered, by environment; no verdict
+    is given before they are done. ``predicted``: what was written down before the runs, by environment.
+    ``paper``: the published effect to compare with. Raises ValidationError for more than one test.
     """
 
     id: str
@@ -247,8 +252,10 @@ class Claim(Strict):
 
     @property
     def has_margin(self) -> bool:
-        """True if the margin applies: it is one of shares, which successes per 1,000 tokens and saved updates
-        are not."""
+        """True if the effect is a share, to which the margin of equivalence applies.
+
+        Successes per 1,000 tokens and saved updates are no shares.
+        """
         saves = self.learning is not None and self.learning.until is not None
         return not saves and not (self.probe and self.probe.measure.endswith("_per_1000"))
 

@@ -16,7 +16,10 @@ from r3l.stats.intervals import MIN_SEEDS
 
 
 def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
-    """A section for each claim with a line for each environment; untested environments share one line."""
+    """The table of claims: a section for each, a line for each environment, bold if as claimed.
+
+    ``rows``: of one claim one after another. Environments without runs share a line.
+    """
 
     def where(line: Sequence[ClaimVerdict]) -> str:
         return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)

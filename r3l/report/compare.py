@@ -41,7 +41,8 @@ NUMBERS = (
 class MethodComparison:
     """``method`` and ``against`` in one (tier, env, model), over the seeds that both have.
 
-    ``group``: the tasks that are scored (easy, hard, all). ``label``: printed name of ``against``.
+    ``group``: the tasks that are scored (easy, hard, all). ``label``: printed name of ``against``. ``ours``,
+    ``theirs``: mean test success of ``method`` and of ``against``, with their intervals over seeds.
     ``effect``: ``method`` minus ``against``, paired by seed. ``difference``: the same with its verdict, after
     Holm's correction over all rows. Without common seeds the scores, the effect, the difference and the
     budget are None. ``budget``: training cost of ``method`` as a multiple of that of ``against``, by the
@@ -98,11 +99,12 @@ class MethodComparison:
 def compare(
     runs: pd.DataFrame, method: str, against: Sequence[str], group: str = "all"
 ) -> list[MethodComparison]:
-    """Compare ``method`` with each opponent in each environment, over common seeds; Holm over all rows.
+    """Compare ``method`` with each method of ``against`` in each (tier, environment, model) of ``runs``.
 
-    Environments without a run of ``method`` are skipped; an opponent without common seeds has a row without
-    scores. ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of
-    ``method``, or an environment's task set has no such group.
+    Differences in test success are paired by common seeds; Holm corrects over all rows. Environments without
+    a run of ``method`` are skipped; an opponent without common seeds has a row without scores. ``group``: of
+    the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``, or an
+    environment's task set has no such group.
     """
     rows: list[MethodComparison] = []
     for bench, here in by_bench(runs).items():
@@ -150,8 +152,9 @@ def compare(
 def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     """Sentences on what differs between two runs besides the method; [] if nothing does.
 
-    Compared are the settings of SETTINGS, who sampled the test episodes, who wrote feedback in training, and
-    whether a user's own code has changed since. ``ours``, ``theirs``: rows of r3l.report.frame.
+    Compared are the settings of SETTINGS, who sampled the test episodes, and who wrote feedback in training.
+    Also named: files of a user's own code that have changed since either run, or why that cannot be compared.
+    ``ours``, ``theirs``: rows of r3l.report.frame.
     """
 
     def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:

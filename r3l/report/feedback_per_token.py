@@ -92,15 +92,17 @@ class FeedbackRow:
 
     @property
     def bench(self) -> Bench:
+        """Tier, environment and model."""
         return self.tier, self.env, self.model
 
     @property
     def at_other_rate(self) -> bool:
-        """Whether its learning rate is not GRPO's, so that a difference may come from the rate."""
+        """True if its learning rate is not GRPO's, so that a difference may come from the rate."""
         return self.seeds > 0 and self.rate != self.grpo_rate
 
     @property
     def blind(self) -> bool:
+        """True if its teacher was not shown to tell successes from failures (r3l.report.teachers)."""
         return self.teacher is not None and self.teacher.verdict == BLIND
 
     @property
@@ -118,8 +120,8 @@ def feedback_rows(
 ) -> list[FeedbackRow]:
     """The rows of METHODS in ENVS, by environment and model; a method has one for each writer of feedback.
 
-    ``envs``, ``methods``: the ones that a reader asked for, in place of these; of them those without runs
-    have rows too. The early and final differences of all rows are corrected together.
+    ``envs``, ``methods``: the ones that a reader asked for, in place of these; then those without runs have
+    rows too. The early and final differences of all rows are one family for Benjamini-Hochberg's correction.
     """
     runs = whole(runs)
     names = methods or METHODS

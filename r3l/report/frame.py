@@ -85,10 +85,11 @@ Row = dict[str, Any]
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
     """Read the runs of ``paths`` (evaluation.json files), a row per run and task group.
 
-    Sorted by tier, environment, model, method and seed. A damaged run is left out with a warning; it is an
-    error if it is one of ``named`` or if no run is left. A run that two folders hold with the same episodes
-    counts once. Raises DataError for runs that cannot be in one table: on different task sets, one training
-    under two names, seeds of a method with different tasks, one run twice with different episodes.
+    Sorted by tier, environment, model, method and seed; empty for no ``paths``. A damaged run is left out
+    with a warning; its error is raised if it is one of ``named`` or if no run is left. A run that two folders
+    hold with the same episodes counts once. Raises DataError for runs that cannot be in one table: on
+    different task sets, one training under two names, seeds of a method with different tasks, one run twice
+    with different episodes.
     """
     runs: list[list[Row]] = []
     damage: list[R3LError | OSError] = []
@@ -324,7 +325,7 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
-    """Add to ``runs`` those of ``further`` whose (tier, environment, model), method and seed it lacks.
+    """A frame of ``runs`` and those of ``further`` whose tier, environment, model, method and seed it lacks.
 
     A training that was repeated on another processor may end differently, so ``runs`` are preferred.
     """
@@ -335,7 +336,7 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
 
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
-    """The training counters of each row, without those that its run never counted."""
+    """The training counters of each row by name, without those that its run never counted."""
     counters = [name for name in runs if name not in COLUMNS]
     counts = runs[counters].to_numpy(dtype=float).tolist()
     pairs = (zip(counters, row, strict=True) for row in counts)
@@ -343,7 +344,7 @@ def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
 
 
 def total(runs: pd.DataFrame, counter: str) -> float:
-    """The sum of a counter over runs; 0 if no run counted it."""
+    """The sum of a training counter over the rows of ``runs``; 0 if no run counted it."""
     return float(runs[counter].fillna(0).sum()) if counter in runs else 0.0
 
 
@@ -399,15 +400,16 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:
-    """``metric`` (success or reward) by seed and task, shape (S, T).
+    """``metric`` (success or reward) by seed and task, shape (S, T), in the order of rows and of task ids.
 
-    ``runs``: rows of one (tier, environment, model), method and group.
+    ``runs``: rows of one (tier, environment, model), method and group. Raises ValueError for no rows, or if
+    they differ in their number of tasks.
     """
     return np.stack(list(runs[f"task_{metric}"]))
 
 
 def one_run_interval(run: pd.Series) -> Interval:
-    """Wilson's interval of one run's success over its episodes.
+    """Wilson's 95 % interval of one run's success over its episodes; ``run``: a row of this frame.
 
     It says how exactly this run was measured, not how another seed would end.
     """

@@ -57,7 +57,10 @@ class Cost:
 
 
 def costs(runs: Iterable[Run]) -> list[Cost]:
-    """The expected cost of every run. Raises ConfigError for a model whose size is not configured."""
+    """The expected cost of each run, in the order of ``runs``.
+
+    Raises ConfigError for a model whose size is not configured.
+    """
     reference = Reference(published.of_table("cost"))
     known: dict[tuple[str, str, str, int], Cost] = {}  # seeds cost the same
     run_costs = []
@@ -129,7 +132,8 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
     """GPU-hours of one seed: one line per model and method, one column per environment.
 
-    Totals of all seeds below. ``~``: estimated, not published.
+    Below, the totals over ``run_costs``, which has an entry per run. ``seeds``: of each cell, for the note.
+    ``~``: estimated, not published.
     """
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
 
@@ -149,6 +153,7 @@ def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:
+    """One sentence: GPU-hours of all runs, and how many of them follow from published numbers alone."""
     total = sum(cost.gpu_hours for cost in run_costs)
     own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
     return (

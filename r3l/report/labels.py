@@ -36,7 +36,7 @@ MDE_NOTE = (
 
 
 def env_label(env: str) -> str:
-    """Printed name of an environment; unknown names are kept."""
+    """Printed name of an environment (``label`` of its config); unknown names are kept."""
     return load("envs", env, EnvConfig).label if env in names("envs") else env
 
 
@@ -112,7 +112,7 @@ def is_taught(source: str | None) -> bool:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers, three and more in a row by the first and the last: 0 to 4, 7, 8."""
+    """Ascending numbers in print, three or more consecutive ones as a range: ``0 to 4, 7, 8``."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:
@@ -123,15 +123,15 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def p_cell(p: float | None) -> Cell | None:
-    """A p-value in print, None for None; below 0.001 ``< 0.001``, since no p-value is 0."""
+    """A p-value with three decimals, ``< 0.001`` below that, since no p-value is 0; None for None."""
     return None if p is None else Cell("< 0.001" if p < 0.001 else f"{p:.3f}", p)
 
 
 def mde_text(*comparisons: Comparison) -> str:
-    """Minimum detectable effect: ``0.058 (0.112)``, in brackets with the correction over the table.
+    """Minimum detectable effect in print: ``0.058 (0.112)``, in brackets with the correction over the table.
 
-    Empty without a test. Of several comparisons the smallest and the largest: ``0.014 to 0.135 (0.047 to
-    0.454)``.
+    Empty without a test, ``no spread`` if the spread over seeds is unknown. Of several comparisons the
+    smallest and the largest: ``0.014 to 0.135 (0.047 to 0.454)``.
     """
     if all(one.p_adjusted is None for one in comparisons):
         return ""

@@ -33,7 +33,7 @@ REGISTERED_CELLS = 18
 
 
 def map_table(rows: Sequence[Comparison]) -> Table:
-    """The table of comparisons of R3L with GRPO, one row each.
+    """The table of comparisons of R3L with GRPO, one row each, the largest guided minus fresh first.
 
     Notes give the lines by which a probe predicts R3L minus GRPO (:func:`r3l.report.probe_map.lines`), and
     how often these predict the sign and the interval of a comparison that they were not fitted to.
@@ -122,9 +122,10 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 
 
 def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
-    """A sentence for each of AT_EQUAL_TOKENS: the slope over the comparisons of UNSEEN that have curves.
+    """A sentence for each of AT_EQUAL_TOKENS: mean and slope of R3L minus GRPO at equal generated tokens.
 
-    Left out if these are fewer than MIN_POINTS.
+    Over guided minus fresh, of the comparisons of part UNSEEN that were scored there; left out if these are
+    fewer than MIN_POINTS (4).
     """
     sentences = []
     for name, update in AT_EQUAL_TOKENS.items():

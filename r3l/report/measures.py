@@ -91,9 +91,10 @@ RATES = {  # of r3l.runs.metrics, where it has another name there
 
 
 def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
-    """The measure ``name`` of one run; None if the run has nothing to count for it.
+    """The measure ``name`` (a key of MEASURES) of one run; None if the run has nothing to count for it.
 
-    ``run``: a row of r3l.report.frame. ``budget``: the run's training counters.
+    ``run``: a row of r3l.report.frame. ``budget``: the run's training counters. In the unit of MEASURES: of
+    tasks, a mean per task explored in training; of seconds, a mean per update.
     """
     match name:
         case "train_success":

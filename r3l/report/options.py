@@ -38,7 +38,7 @@ def methods(tier: str) -> list[dict[str, Any]]:
 
     Settings are complete (defaults included); ``changed`` lists those in which a profile differs from
     ``paper``. ``where`` lists settings that hold only in some environments, for some models or for turns,
-    unless the tier sets them.
+    unless the tier sets them. Raises ConfigError for an unknown ``tier``.
     """
     load("tiers", tier, TierConfig)
     rows = []
@@ -110,7 +110,7 @@ def methods_table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] | No
 
 
 def options_overview(declared: Sequence[Option]) -> Table:
-    """A row for each section of settings: how ``--set`` names them, and their names."""
+    """A row for each section of settings, such as ``train``: how ``--set`` names them, and their names."""
     sections: dict[str, dict[str, None]] = {}
     for option in declared:
         prefix, _, name = option.option.rpartition(".")
@@ -157,8 +157,10 @@ def lines(settings: Mapping[str, Any]) -> str:
 def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[dict[str, Any]]:
     """Settings of methods and environments that differ between profiles ``paper`` and ``released_code``.
 
-    One row each: both values; ``here``, the value in a run of ``tier``; ``in force``, the profile that has
-    this value (or neither); and ``envs``, the environments for which the row holds.
+    One row each, by the keys ``of`` (method or environment), ``option``, ``paper``, ``released_code`` (both
+    values), ``here`` (the value in a run of ``tier``), all as texts; ``audit``: ids in docs/audit.md; ``in
+    force``: the profile that has the value ``here``, or ``neither``; ``envs``: where the row holds. Raises
+    ConfigError for an unknown environment or method.
     """
     # The ids of the audit that each option's meaning cites.
     ids: dict[str, dict[str, None]] = {}
@@ -199,6 +201,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The table of :func:`differences`, one line each."""
     return table(
         "Where paper and released code differ",
         [Column(name, drop=int(name == "audit")) for name in COLUMNS],

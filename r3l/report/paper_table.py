@@ -47,11 +47,12 @@ def paper_table(
     measures: Sequence[str],
     empty: bool = False,
 ) -> Table:
-    """``rows`` of scores (``measures`` empty) or of measures, over all test tasks, as papers print them.
+    """The table of ``rows`` as papers print them: scores over all test tasks, or ``measures`` of training.
 
-    With several measures a section is a model on a benchmark, and the columns are the measures. What has no
-    run is left out and named below, unless ``empty``: our rows, and benchmarks with their published numbers.
-    Where nothing has run, the published numbers are the table.
+    A section a model, a row a method, a column a benchmark; the best of each column is bold. With several
+    measures a section is a model on a benchmark, and the columns are the measures. What has no run is left
+    out and named below, unless ``empty``: our rows, and benchmarks with their published numbers. Where
+    nothing has run, the published numbers are the table.
     """
     ours = list(rows[rows.group == ALL].itertuples())
     left_out: list[str] = []
@@ -270,9 +271,11 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
 
 
 def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. Rows without a run are named
-    below, and empty columns are left out. ``to_second``: the same rows with another baseline, whose
-    differences are shown too."""
+    """The table of every row of scores (at least one): all task groups, differences, endings, tokens.
+
+    A section an environment. Rows without a run are named below, and empty columns are left out.
+    ``to_second``: the same rows with another baseline, whose differences are shown too.
+    """
     every = list(rows.itertuples())
     second = None if to_second is None else list(to_second.itertuples())
     label = baseline_label(second) if second else ""
@@ -379,6 +382,7 @@ def _interval(row: Any, prefix: str = "") -> Cell | None:
 
 
 def baseline_label(rows: Sequence[Any]) -> str:
+    """The printed name of the method that ``rows`` (at least one) are compared with."""
     return next((row.label for row in rows if row.method == row.baseline), rows[0].baseline or "")
 
 
@@ -388,8 +392,7 @@ def task_set_names(rows: Sequence[Any]) -> list[str]:
 
 
 def notes_of_runs(rows: Sequence[Any]) -> list[str]:
-    """Warnings of the task sets, and which version of docs/preregistration.md existed when the runs behind
-    ``rows`` were made.
+    """Warnings of the task sets of ``rows``, and the versions of docs/preregistration.md at their runs' time.
 
     The version says nothing about whether the preregistration plans these runs: each manifest records it,
     also for a user's own runs.

@@ -26,9 +26,9 @@ SHOWN_SEEDS = (3, 5, 10, 20)  # numbers of seeds whose minimum detectable effect
 class SeedPlan:
     """The seeds that one comparison takes, and their cost.
 
-    ``seeds``: how many the wanted difference takes; None where the spread is unknown. ``core_seconds``: what
-    one seed of both methods costs to train, on average over the stored runs. ``seeds_due``: how many more
-    the stopping rule asks for.
+    ``seeds``: how many the wanted difference takes, stored ones included; None if the spread is unknown.
+    ``core_seconds``: seconds times threads of training one seed of both methods, on average over the stored
+    runs. ``seeds_due``: how many more the stopping rule asks for.
     """
 
     comparison: MethodComparison
@@ -93,7 +93,7 @@ def power_rows(
 
 
 def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) -> Table:
-    """A line for each environment and opponent: stored seeds, spread, seeds needed, their cost."""
+    """The table of ``rows`` (at least one), a line each: stored seeds, spread, seeds needed, their cost."""
 
     def mde_of(seeds: int) -> Column:
         def cell(row: SeedPlan) -> float | None:

@@ -114,10 +114,12 @@ COLUMNS = tuple(MapRow.model_fields)
 
 
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The comparisons below ``folders`` (each with the subfolders PARTS): one for each probe that has runs of
-    R3L and GRPO with at least MIN_SEEDS seeds in common, from the probed checkpoint, under the probed
-    feedback, at one rate. Runs whose critic is wrong in a share of its reflections need no probe of their
-    own if a critic that is never wrong and one that always is were probed.
+    """Find the comparisons of R3L with GRPO below ``folders``, each with the subfolders PARTS; a row each.
+
+    One for each probe and learning rate with runs of both methods, from the probed checkpoint, under the
+    probed feedback, that have at least MIN_SEEDS (3) seeds in common. Runs whose critic is wrong in a share
+    of its reflections need no probe of their own if a critic that is never wrong and one that always is were
+    probed. Keys: those of MapRow, without the ones that were not measured. [] if there is none.
     """
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
@@ -254,9 +256,9 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
 
 
 def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float]:
-    """Mean over seeds of ours minus theirs, by the keys of AT_EQUAL_TOKENS.
+    """Mean over seeds of ours minus theirs in test success at equal tokens, by the keys of AT_EQUAL_TOKENS.
 
-    A key is missing if some seed was not scored there.
+    ``ours``, ``theirs``: rows of the frame, paired. A key is missing if some seed was not scored there.
     """
     pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
     columns = {}
@@ -272,19 +274,25 @@ def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float
 
 
 def early_test(evaluation: Path, steps: int) -> float | None:
-    """Mean test success over the first third of a run's curve; None if it was not scored there."""
+    """Mean test success after those updates of ``evaluation.curve`` in the first third of ``steps``.
+
+    ``evaluation``: the run's evaluation.json. None if it was not scored there.
+    """
     points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
     early = [point["groups"][ALL]["success"] for point in points if point["step"] <= steps * FIRST]
     return float(np.mean(early)) if early else None
 
 
 def read_map(path: Path = FILE) -> list[dict[str, Any]]:
-    """The rows that `r3l table map --out` wrote. Raises DataError or OSError for a bad file."""
+    """The rows (keys of MapRow) that `r3l table map --out` wrote.
+
+    Raises DataError for a damaged file, OSError if it cannot be read.
+    """
     return [row.model_dump() for _, row in read_csv(path, MapRow)]
 
 
 def flat(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """The rows with all COLUMNS, in order, numbers rounded to 6 digits: the CSV."""
+    """The rows as records for the CSV: all COLUMNS in order, rounded to 6 decimals, None if missing."""
     records = []
     for row in rows:
         record = {name: row.get(name) for name in COLUMNS}
@@ -304,7 +312,7 @@ class Expected(TypedDict):
 
 
 class Expectation(TypedDict):
-    """The map's prediction for a probed model.
+    """The map's prediction of R3L minus GRPO for a probed model, from ``comparisons`` comparisons.
 
     ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without the measure. ``outside``:
     guided minus fresh is outside the measured ``range``. ``nearest``: by guided minus fresh.
@@ -353,7 +361,10 @@ def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) ->
 
 
 def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
-    """The last line of a probe: expected differences, their comparisons, and the nearest ones."""
+    """The last line of a probe in print: the expected differences, and the comparisons behind them.
+
+    ``found``: :func:`expectation` at ``guided_minus_fresh``. Says why if nothing can be expected.
+    """
     if (
         guided_minus_fresh is None
         or found["early"] is None

@@ -95,9 +95,9 @@ class ProbeResult(TypedDict):
 
 
 def read(paths: Sequence[Path]) -> list[Content]:
-    """Read result files of probes, sorted by environment and model size.
+    """Read result files of probes, sorted by environment, model size (unknown last), name and schema.
 
-    Raises DataError for a file that is not the result of a probe.
+    Raises DataError for a file that is missing or not the result of a probe.
     """
     probes = []
     for path in paths:
@@ -214,7 +214,7 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
 
 
 def draw(probes: Sequence[Content], out: Path) -> list[Path]:
-    """Draw the probes: one subplot per environment, one group of bars with intervals per model.
+    """Draw ``probes`` (at least one): a subplot per environment, a group of bars with intervals per model.
 
     ``out``: a folder, or the one file to write; returns the files written. Raises ConfigError if it names
     another file type than PDF or PNG, RunDirectoryError if it cannot be written.

@@ -27,8 +27,9 @@ Inspect = Callable[[], list[Status]]
 def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, cores: int) -> list[Status]:
     """Show the runs, once a second, until the workflow is no longer ``at_work``; returns their last status.
 
-    ``inspect`` gives the present status of all runs. ``cores``: on how many cores they run, for the time
-    left. Without a terminal: a line for each run that ends, and one a minute on all.
+    ``inspect`` gives the present status of all runs. ``at_work``: True while the workflow works. ``cores``:
+    on how many cores the runs share, for the time left. Without a terminal: a line for each run that ends,
+    and one a minute on all.
     """
     began = time.monotonic()
 
@@ -75,7 +76,10 @@ def _by_lines(
 
 
 def phrase(status: Status) -> str:
-    """The progress of a run in words."""
+    """The progress of a run in words, such as ``step 12/100  success 0.50`` or ``waits``.
+
+    Also ``done, test success ...``, ``playing test tasks, 3/100`` and ``FAILED at step 4/100: ...``.
+    """
     success = "" if status.success is None else f"success {status.success:.2f}"
     match status.state:
         case State.DONE:
@@ -92,7 +96,10 @@ def phrase(status: Status) -> str:
 
 
 def summary(statuses: Sequence[Status], seconds: float, left: float | None) -> str:
-    """One line on all runs: how many are done, the ``seconds`` so far, and those ``left``, if known."""
+    """One line on all runs: how many are done, how long it took, and how long it will take.
+
+    ``seconds``: so far. ``left``: seconds of training that are left; None: not known yet.
+    """
     done, trained, failed = (
         sum(status.state is state for status in statuses)
         for state in (State.DONE, State.TRAINED, State.FAILED)

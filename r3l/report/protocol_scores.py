@@ -36,7 +36,8 @@ TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played b
 class CitedScore(Strict):
     """A published score in [0, 1], with its number of episodes ``n`` and its ``source``.
 
-    ``differs``: why it was not measured by the same protocol; empty if it was.
+    ``differs``: why it was not measured by the same protocol; empty if it was. Raises pydantic's
+    ValidationError for a value outside [0, 1] or ``n`` below 1.
     """
 
     env: str
@@ -79,7 +80,7 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
 
 
 def cited_scores(env: str, protocol: str) -> list[CitedScore]:
-    """Published scores in an environment to show with ours; those of ``protocol`` come first.
+    """Published scores in an environment to show with ours; those measured by ``protocol`` come first.
 
     Others have ``differs`` set. Raises DataError if their file is damaged.
     """
@@ -114,7 +115,7 @@ def _of_paper(env: str) -> list[CitedScore]:
 
 
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
-    """The lines that follow an evaluation's summary.
+    """The lines that follow an evaluation's summary; ``episodes``: its episodes, at least one.
 
     Without a protocol, the standard error over tasks of the mean success. With one, also the protocol's
     measure with its interval, the tokens generated, and published scores in this environment: those by the
@@ -166,7 +167,10 @@ def shown(of: Interval) -> str:
 
 
 def several(played: Played, places: Sequence[Path]) -> Table:
-    """The table of several evaluations, one row each; notes name their folders ``places``."""
+    """The table of several evaluations, one row each; notes name their folders ``places``, in their order.
+
+    Raises ValueError for an evaluation without episodes.
+    """
     columns = [
         Column("environment", lambda row: row[0]["env"]),
         Column("model", lambda row: row[0]["model"]),
@@ -215,7 +219,10 @@ def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
 
 
 def compared(played: Played) -> Table:
-    """The table that compares evaluations of one model under several protocols, one row each."""
+    """The table that compares evaluations (at least one) of one model under several protocols, one row each.
+
+    All are in one environment, by a protocol, and with at least one episode.
+    """
     first, _ = played[0]
 
     def measure(row: tuple[Evaluation, Episodes]) -> str:

@@ -68,7 +68,11 @@ class Published(BaseModel):
 
 
 def load(folder: Path = PUBLISHED) -> list[Published]:
-    """Read every published number. Raises DataError naming file, line, column, value and fix."""
+    """Read every published number of the csv files in ``folder``, in the order of their names.
+
+    Raises DataError without such files, for a damaged line, a share above 1, and a quantity that is twice in
+    one table.
+    """
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise DataError(f"no published results under {folder}; restore its csv files from git")
@@ -88,9 +92,9 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
 
 
 def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
-    """The numbers of one file, each with its file and line (``main.csv, line 3``).
+    """The numbers of the file ``name``, each with its file and line (``main.csv, line 3``).
 
-    Raises DataError if there is no such file.
+    Raises DataError if there is no such file, or if it is damaged.
     """
     path = folder / name
     if not path.is_file():
@@ -125,7 +129,7 @@ class Reference:
         self._by_label = {(row.backbone, row.benchmark, row.label, row.metric): row for row in rows}
 
     def label(self, method: str, label: str) -> str:
-        """The published name of our ``method``, whose label is ``label``."""
+        """The published name of our ``method``; ``label``, its printed name, if it has no other."""
         name, _, changes = method.partition("@")
         if method in self.names:
             return self.names[method]
@@ -217,7 +221,11 @@ class PublishedCheck:
 
 
 def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -> list[PublishedCheck]:
-    """Check ``rows``; conflicts are looked for in ``known``, by default the same rows."""
+    """A check for each of ``rows``: is its value a multiple of 1/n, and is another one published for it?
+
+    The first only for shares with a known n, except mean rewards. Other values of the same quantity are
+    looked for in ``known``, by default the same rows.
+    """
     tables: dict[Quantity, dict[Decimal, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if known is None else known:
         tables[row.quantity][row.value].append(row.table)
@@ -234,7 +242,7 @@ def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -
 
 
 def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
-    """Counts of the findings: cells, checked, impossible (not :func:`is_count`), in_conflict.
+    """Counts of ``rows``: cells (all), checked (against 1/n), impossible (not :func:`is_count`), in_conflict.
 
     ``quantities_in_conflict``: a quantity with conflicting values counts once.
     """

@@ -70,7 +70,10 @@ def load_registered() -> Registered:
 def of_base_checkpoints(
     runs: pd.DataFrame, plan: Registered, envs: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """The runs of ``plan``'s tier, in ``envs`` (default: the plan's), from today's base checkpoints."""
+    """The rows of ``runs`` in ``plan``'s tier, in ``envs``, from the base checkpoints that configs name now.
+
+    ``envs``: by default those of the plan. Raises ConfigError for an unknown environment.
+    """
     models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
     benches = {(plan.tier, env, model) for env, model in models.items()}
     return runs[[bench in benches for bench in zip(*(runs[key] for key in BENCH), strict=True)]]
@@ -78,12 +81,13 @@ def of_base_checkpoints(
 
 @dataclass(frozen=True)
 class RegisteredRow:
-    """One comparison of the family.
+    """One comparison of the family. ``pairs``: number of common seeds; ``mde``: minimum detectable effect.
 
-    ``ours``, ``theirs``: mean scores; they, ``difference``, its bounds and ``mde`` are None where nothing has
-    run. ``low``, ``high``: interval of the difference at the level of the test (97 %). ``seeds_due``: how
-    many more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the
-    comparison from a base checkpoint no longer in use, which keeps the verdict that was given.
+    ``ours``, ``theirs``: mean scores; they and ``difference`` are None without common seeds. ``low``,
+    ``high``: interval of the difference at the level of the test (97 %); they and ``mde`` are also None
+    without a spread over seeds (one seed). ``p_holm``: 1 without a test. ``seeds_due``: how many more seeds
+    the stopping rule asks for; until it is 0, ``verdict`` says that they are due. ``earlier``: the comparison
+    from a base checkpoint no longer in use, which keeps the verdict that was given.
     """
 
     env: str
@@ -170,7 +174,7 @@ def _row(
 
 
 def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
-    """The rows with means, difference, interval, corrected p-value, MDE and verdict."""
+    """The table of ``rows``, one line each: means, difference, interval, corrected p-value, MDE, verdict."""
 
     def env(row: RegisteredRow) -> str:
         return env_label(row.env) + (f", from {row.earlier.model}" if row.earlier else "")

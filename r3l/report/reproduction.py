@@ -35,12 +35,13 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
 
 
 def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
-    """Compare a run with the stored run of the same name.
+    """Compare a run with the stored run of the same name, both given as rows of r3l.report.frame.
 
-    ``equal``: number of episodes that agree in every stored field, the transcript's hash included.
-    ``verdict``: "another configuration"; "identical"; "within the interval" or "outside the interval" that a
-    second sample of the stored run's episodes would have (Wilson, 95 %). ``differs``: engine, versions or
-    hardware, which may explain a difference.
+    ``stored_success``: test success of the stored run, always given. ``equal``: number of episodes that agree
+    in every stored field, the transcript's hash included. ``verdict``: "another configuration"; "identical";
+    "within the interval" or "outside the interval", which is Wilson's 95 % interval of the stored run's
+    success (``interval``). ``differs``: sentences on versions and hardware, which may explain a difference.
+    Keys that do not apply are missing.
     """
     row: Row = {"stored_success": float(old.success)}
     if fresh.fingerprint != old.fingerprint:
@@ -83,7 +84,7 @@ def lines(rows: Iterable[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    """A sentence on one row of :func:`reproduction`: equal episodes and both scores."""
+    """The verdict of one row of :func:`reproduction` in words, with both scores if episodes differ."""
     if row["verdict"] == "not stored":
         return "there is no stored run of it"
     if row["verdict"] == "another configuration":

@@ -197,10 +197,11 @@ def published_rows(
 def missing(
     method: str, seeds: int, reason: str, number: Published | None = None, **known: Any
 ) -> dict[str, Any]:
-    """The row of a method that has not run, and ``reason`` why; it has no measured values.
+    """The row of a method that has not run (verdict ``incomplete``), with no measured values.
 
-    ``seeds``: number of training seeds planned. ``number``: the published one. ``known``: further values of
-    the row by column, such as tier and env; ``label`` replaces the method's own.
+    ``reason``: why not, as its ``verdict_reason``. ``seeds``: number of training seeds planned. ``number``:
+    the published one. ``known``: further values of the row by column, such as tier and env; ``label``
+    replaces the method's own.
     """
     label = known.pop("label", None) or method_label(method)
     paper = paper_columns("incomplete", reason, number)
@@ -208,7 +209,7 @@ def missing(
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    """The columns tier, tier_label, env and model of one that has no runs.
+    """The columns tier, tier_label, env and model of a bench (tier, env, model), for its row without runs.
 
     Raises ConfigError for an unknown tier.
     """

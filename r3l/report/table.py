@@ -78,9 +78,10 @@ class Column:
 
     ``of`` gives the value for a row, by default its entry ``name``. None is an empty cell; a text or a Cell
     is shown as it is; a number is written by the format specification ``form``, which also aligns the column
-    to the right. ``drop``: if a terminal is too narrow, columns are left out, the largest ``drop`` first; 0:
-    never. ``filter``: a reader of the HTML can narrow the column to one value, at first to this one ("":
-    all); None: no filter.
+    to the right. ``no_wrap``: its text stays on one line. ``footer``: text below the column in a terminal.
+    ``drop``: if a terminal is too narrow, columns are left out, the largest ``drop`` first; 0: never.
+    ``filter``: a reader of the HTML can narrow the column to one value, at first to this one ("": all); None:
+    no filter.
     """
 
     name: str
@@ -94,9 +95,11 @@ class Column:
 
     @property
     def side(self) -> Literal["left", "right"]:
+        """The alignment of the column."""
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:
+        """The cell for ``row``, a mapping or an object; of a number with its value."""
         if self.of:
             value = self.of(row)
         elif isinstance(row, Mapping):
@@ -112,7 +115,10 @@ class Column:
 
 @dataclass
 class Section:
-    """Rows under one ``title``, a line above them; in Markdown and HTML the title is a column."""
+    """Rows under one ``title``, which is a line above them; in Markdown and HTML it is a first column.
+
+    An empty title has no line.
+    """
 
     title: str
     rows: list[Row]
@@ -133,10 +139,12 @@ class Table:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns, in order."""
         return [column.name for column in self.columns]
 
     @property
     def titled(self) -> bool:
+        """True if a section has a title."""
         return any(section.title for section in self.sections)
 
     def cells(self) -> Iterator[list[Cell]]:
@@ -146,7 +154,10 @@ class Table:
         )
 
     def section(self, title: str) -> dict[str, Row]:
-        """The rows of a section by their name. Raises StopIteration if no section has this title."""
+        """The rows of the first section of this title, by the text of their first column.
+
+        Raises StopIteration if no section has this title.
+        """
         rows = next(section.rows for section in self.sections if section.title == title)
         return {row[self.names[0]].text: row for row in rows}
 
@@ -217,7 +228,8 @@ def table(
 ) -> Table:
     """Make a table of ``rows``, each read by ``columns``; empty ``notes`` are left out.
 
-    ``by`` gives the title of a row's section, an environment; a section's rows must be consecutive.
+    ``by`` gives the title of a row's section, an environment, by default none; a section's rows must be
+    consecutive.
     """
     sections = [
         Section(name, [{column.name: column.cell(row) for column in columns} for row in part])
@@ -229,7 +241,8 @@ def table(
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:
     """Make the best cells of each column of ``rows`` bold, in place, if at least two have a value.
 
-    ``columns``: 1 if the highest is best, -1 if the lowest.
+    ``columns``: by name, 1 if the highest is best, -1 if the lowest. Equally good cells are all bold. Cells
+    without a value are not ranked.
     """
     for name, sign in columns.items():
         ranked = [sign * cell.value for row in rows if (cell := row[name]).value is not None]
@@ -264,7 +277,7 @@ def _widths(table: Table, wrapped: bool) -> list[int]:
 
 
 def rounded(value: Any) -> Any:
-    """``value``, rounded to DIGITS (4) digits as csv files have it if it is a float."""
+    """``value``; if it is a float, rounded to DIGITS (4) decimals, as csv files have it."""
     return round(float(value), DIGITS) if isinstance(value, float) else value
 
 
@@ -281,7 +294,7 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None:
-    """Write ``out`` as CSV (the long form), and next to it .tex and .md (the printed table).
+    """Write ``rows`` as the CSV file ``out``, and ``table`` next to it as .tex and .md, replacing files.
 
     Raises RunDirectoryError if one cannot be written.
     """

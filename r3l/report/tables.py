@@ -76,8 +76,8 @@ def methods_of(
 ) -> list[str]:
     """Methods that are rows of a table of ``runs``: those that the command names, if any.
 
-    Otherwise the table's methods that are planned or have run, in its order; then others that have run,
-    by name.
+    Otherwise the table's methods that are planned or have run, in its order; then others in ``runs``, by
+    name.
     """
     if selection.methods is not None:
         return list(selection.methods)

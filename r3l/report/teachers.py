@@ -79,7 +79,7 @@ class TeacherRow:
 
     @property
     def sees(self) -> bool:
-        """Whether the teacher finds successes likelier than failures, shown by the interval."""
+        """True if the teacher finds successes likelier than failures: the interval is above 0."""
         return self.low is not None and self.low > 0
 
     @property
@@ -191,7 +191,7 @@ def _of_probe(probe: Content) -> Iterator[TeacherRow]:
 
 
 def flat(rows: Sequence[TeacherRow]) -> list[dict[str, Any]]:
-    """The rows as flat records, for JSON or CSV output: their fields and the verdict."""
+    """The rows as flat records, for JSON or CSV output: their fields and the verdict, not rounded."""
     return [asdict(row) | {"verdict": row.verdict} for row in rows]
 
 

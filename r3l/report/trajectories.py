@@ -34,8 +34,8 @@ Line = dict[str, Any]
 class ExplainedTrajectory(LoggedTrajectory):
     """A logged trajectory, with its group's ``objective``: policy (policy gradient), sft or none.
 
-    ``derivation``: how its advantage was computed (:func:`read`). r3l/runs/trajectory_log.py explains the
-    others.
+    ``derivation``: how its advantage was computed, in words (:func:`read`). r3l/runs/trajectory_log.py
+    explains the other keys.
     """
 
     objective: str
@@ -115,7 +115,7 @@ def packed(content: Any) -> str:
 
 
 def unpack(text: str) -> Line:
-    """The content that :func:`packed` packed.
+    """The content that :func:`packed` packed into ``text``.
 
     Raises DataError if that is larger than any page's content.
     """

@@ -75,9 +75,9 @@ class Member(Printable):
         return f"Member({', '.join(trajectory['kind'] for trajectory in self.trajectories)})"
 
     def first(self, kind: str) -> ExplainedTrajectory | None:
-        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled`` ...);
+        """The first trajectory of this ``kind``, such as ``base`` or ``guided_retry``; None without one.
 
-        None without one.
+        Kinds are the values of r3l.core.trajectory.TrajectoryKind.
         """
         return next((trajectory for trajectory in self.trajectories if trajectory["kind"] == kind), None)
 
@@ -117,7 +117,7 @@ class Member(Printable):
 
 @dataclass(frozen=True, repr=False)
 class LoggedTask(Printable):
-    """A task of one training step; its members share a baseline.
+    """A logged task of one training step; the advantages of its members have one baseline.
 
     ``group``: easy or hard. ``selected_as``: why it was logged (``first`` of the step, or ``taught``
     something). ``source``: the run.
@@ -149,7 +149,10 @@ class LoggedTask(Printable):
 
 
 def logged_tasks(run_dir: Path) -> list[LoggedTask]:
-    """The logged tasks of a run's first, middle and last step; empty if it kept no trajectories."""
+    """The logged tasks of a run's first, middle and last step; [] if it kept no trajectories.
+
+    Raises DataError for damaged files.
+    """
     return [
         LoggedTask(
             source=run_dir,

@@ -29,10 +29,10 @@ Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, wit
 
 
 class TrainingColumns:
-    """The metrics of a finished training by name: an array with a value for each update, NaN for none.
+    """The metrics of a finished training by name: an array, shape (U,), with NaN at updates without a value.
 
-    ``updates``: their number. Metrics in r3l.runs.metrics.KEPT come from the cache folder; another one reads
-    all metrics of the run.
+    A metric that no update recorded is all NaN. ``updates``: number of updates. Metrics in
+    r3l.runs.metrics.KEPT come from the cache folder; another one reads all metrics of the run.
     """
 
     def __init__(self, run_dir: Path, version: Version) -> None:
@@ -70,13 +70,19 @@ class TrainingRecord:
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
-    """The metrics of each update of a run, given by its evaluation.json; empty if nothing was trained."""
+    """The metrics of each update of a run, given by its evaluation.json; empty if nothing was trained.
+
+    Cached until the file of metrics changes. Raises DataError if it is damaged.
+    """
     run_dir = run_dir_of(evaluation)
     return _updates(run_dir, _version(run_dir / METRICS))
 
 
 def training_of(evaluation: Path) -> TrainingRecord:
-    """The training of a run, given by its evaluation.json."""
+    """The training of a run, given by its evaluation.json; cached until the file of metrics changes.
+
+    Raises DataError if that is damaged. Arrays are empty (or begin with 0 alone) if nothing was trained.
+    """
     run_dir = run_dir_of(evaluation)
     return _training(run_dir, _version(run_dir / METRICS))
 
@@ -130,7 +136,7 @@ def _held_out(path: Path, version: Version) -> dict[int, float]:
 def early_success(evaluation: Path) -> float:
     """Mean success of base rollouts over the first third of a run's updates, by its evaluation.json.
 
-    Only updates with base rollouts count; NaN without any.
+    The third (rounded, at least one) is that of the updates with base rollouts; NaN without any.
     """
     success_U = training_of(evaluation).success_U
     first_U = success_U[: max(1, round(len(success_U) * FIRST))]
@@ -138,9 +144,9 @@ def early_success(evaluation: Path) -> float:
 
 
 def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
-    """The learning rate with which all runs of ``method`` were trained.
+    """The learning rate with which the runs of ``method`` in ``runs`` were trained.
 
-    None without such runs, or if they differ in it.
+    None without such runs, or if they differ in it. Runs whose manifest does not say it are left out.
     """
     trained = runs.manifest[(runs.method == method) & (runs.steps > 0)]
     rates = {*map(_rate, trained)} - {None}
@@ -148,7 +154,7 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 
 
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
-    """The runs of ``method`` that were trained with ``rate``.
+    """The rows of ``runs`` of ``method`` that were trained with the learning rate ``rate``.
 
     Under the method's own name, or as its variant that changes this rate alone.
     """

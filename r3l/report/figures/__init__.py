@@ -18,7 +18,7 @@ from r3l.workflow.plan import TableConfig, tables
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure: the function that draws it, and the table whose runs it shows."""
+    """A figure: the function that draws it, and the name of the table whose runs it shows by default."""
 
     function: Callable[[Shown], style.Drawn]
     table: str = "table1"
@@ -43,8 +43,9 @@ def draw(name: str, runs: pd.DataFrame, out: Path, table: TableConfig | None = N
     """Draw a figure into the folder ``out``, or as the one file ``out``; returns the files written.
 
     ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's
-    own. ``name``: a key of FIGURES. Raises DataError if the runs have nothing to show in it, ConfigError if
-    ``out`` names another file type than PDF or PNG, RunDirectoryError if ``out`` cannot be written.
+    own. ``name``: a key of FIGURES, else KeyError is raised. Raises DataError if the runs have nothing to
+    show in it, ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError if ``out``
+    cannot be written.
     """
     import matplotlib.style
 

@@ -96,7 +96,10 @@ def _mean_spent(seeds: pd.DataFrame) -> Amounts:
 
 
 def stops(shown: Shown) -> Drawn:
-    """Share of test episodes by the reason that ended them, seeds together; a subplot an environment."""
+    """Figure of the share of test episodes by the reason that ended them, the seeds of a method together.
+
+    One subplot per environment, one bar per method.
+    """
     across = min(3, len(shown.benches))
     down = -(-len(shown.benches) // across)
     labels = shown.labels()
@@ -121,8 +124,10 @@ def stops(shown: Shown) -> Drawn:
 
 
 def ending_shares(runs: pd.DataFrame) -> Amounts:
-    """The share of the test episodes that ended for each reason; reasons without a colour of their own
-    together."""
+    """The share in [0, 1] of the test episodes of ``runs`` that ended for each reason that occurs.
+
+    Reasons without a colour (not in STOPS) are added up as ``other``. {} without runs.
+    """
     counts: Counter[str] = Counter()
     for stops in runs.stops:
         counts.update({reason if reason in STOPS else "other": count for reason, count in stops.items()})

@@ -30,11 +30,12 @@ class Bench:
 
     @cached_property
     def runs(self) -> dict[str, pd.DataFrame]:
-        """The runs of each method on all test tasks, methods in the figure's order, seeds as in ``rows``."""
+        """The runs on all test tasks, by method in the figure's order: a frame with a row for each seed."""
         present = set(self.rows.method)
         return by_method(whole(self.rows), [method for method in self.order if method in present])
 
     def labels(self) -> dict[str, str]:
+        """The printed name of each method that has runs here, in the figure's order."""
         return {method: seeds.iloc[0].label for method, seeds in self.runs.items()}
 
 
@@ -69,7 +70,7 @@ class Shown:
 
 
 def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
-    """Sort ``runs`` for a figure, by environment and method.
+    """The content of a figure of ``runs`` (r3l.report.frame), by environment and method.
 
     Methods of ``table`` come first, in its order; others follow by name. Raises DataError if there is no
     run, or if runs of one environment differ in tier or model.

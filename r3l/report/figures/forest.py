@@ -32,9 +32,10 @@ MARKERS = {"seeds": "o", "tasks": "s"}
 def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     """Draw the claims into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    Registered and exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit
-    than shares are not on the axis; their rows say so. Raises ConfigError if ``out`` names another file type
-    than PDF or PNG, RunDirectoryError if it cannot be written.
+    ``rows``: verdicts. ``of``: the file of claims, whose margin of equivalence is shaded. Registered and
+    exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit than shares
+    are not on the axis; their rows say so. Raises ConfigError if ``out`` names another file type than PDF or
+    PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
     from matplotlib.figure import Figure
@@ -102,7 +103,7 @@ def _panel(ax: Axes, title: str, count: int, reach: float, of: Claims) -> None:
 
 
 def _on_axis(row: ClaimVerdict) -> bool:
-    """Whether ``row`` has an effect in shares, the unit of the axis."""
+    """True if ``row`` has an effect in shares, the unit of the axis."""
     return bool(row.count) and row.claim.has_margin and bool(row.points or row.comparison)
 
 

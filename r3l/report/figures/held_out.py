@@ -47,9 +47,10 @@ AXES = ("updates", "generated tokens (thousands)", "updates")
 def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
     """Draw how R3L, GRPO and R3L without reflection learn, into the folder ``out`` or as the file ``out``.
 
-    Test success by updates and by generated tokens, and paired differences in training success. Returns the
-    files written. Raises DataError if no run of R3L was scored on test tasks before its last update,
-    ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError if it cannot be written.
+    Test success by updates and by generated tokens, and paired differences in training success, all at GRPO's
+    learning rate. Returns the files written. Raises DataError if no run of R3L was scored on test tasks
+    before its last update, ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError
+    if it cannot be written.
     """
     import matplotlib.style
 

@@ -42,8 +42,9 @@ SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in
 def sensitivity(shown: Shown) -> Drawn:
     """Figure of success over the values of a setting: a line per method, a subplot per environment.
 
-    The setting is the one that the table's variants change. Raises DataError if no method has runs with two
-    values, or if a run's manifest lacks the setting or has no number for it.
+    The setting is the one that the variants of ``shown.table`` change (SETTINGS, else KeyError). Raises
+    DataError if no method has runs with two values, or if a run's manifest lacks the setting or has no number
+    for it.
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}

@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 
 
 class Columns(Protocol):
-    """Metrics of a training by name: a value for each of its ``updates``, NaN where it has none."""
+    """Metrics of a training: ``columns[name]`` has a value for each of its ``updates``, NaN if it has none."""
 
     updates: int
 
@@ -32,7 +32,7 @@ Advance = Callable[[Columns], Floats]  # at each update
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve of one seed: ``x`` and ``y`` after each of the ``updates`` at which y is known."""
+    """The curve of one seed: ``x`` and ``y`` after each of the ``updates`` (from 1) at which y is known."""
 
     updates: Integers
     x: Floats
@@ -46,7 +46,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Means over seeds, and ``low`` and ``high``, their 95 % t-interval; None below MIN_SEEDS seeds."""
+    """Means over seeds at several updates; ``low`` and ``high``: 95 % t-interval of the mean of y.
+
+    They are None for fewer than MIN_SEEDS (3) seeds.
+    """
 
     x: Floats
     mean: Floats
@@ -55,9 +58,9 @@ class Band:
 
 
 def mean_of(key: str) -> Value:
-    """A function that gives the mean of metric ``key`` over a window, of the updates that recorded it.
+    """A function that gives the mean of metric ``key`` over a window of updates, of those that recorded it.
 
-    Not defined where the window's last update did not record it.
+    NaN where the window's last update did not record it.
     """
 
     def value(metrics: Columns, window: int) -> Floats:
@@ -99,8 +102,10 @@ class WindowCounts(Mapping[str, float]):
 
 
 def window_sums(values_U: NDArray[Any], window: int) -> Floats:
-    """Sums of the last ``window`` values at each update, of fewer at the first ones; the oldest is added
-    first."""
+    """Sum of the last ``window`` values at each update, shape (U,); of fewer at the first ones.
+
+    ``values_U``: without NaN. The oldest value is added first.
+    """
     sums_U = np.zeros(len(values_U))
     for age in reversed(range(min(window, len(values_U)))):
         sums_U[age:] += values_U[: len(values_U) - age]
@@ -110,7 +115,7 @@ def window_sums(values_U: NDArray[Any], window: int) -> Floats:
 def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:
     """A function that gives ``quantity`` of the counts of a window of updates, added up.
 
-    So updates with more rollouts or retries weigh more.
+    NaN where it is None. Updates with more rollouts or retries weigh more.
     """
 
     def value(metrics: Columns, window: int) -> Floats:
@@ -134,23 +139,26 @@ def rate_of(name: str) -> Value:
 
 
 def updates(metrics: Columns) -> Floats:
-    """The number of updates that each line of metrics adds to the horizontal axis: always 1."""
+    """An array of ones, shape (U,): how far each update moves along a horizontal axis of updates."""
     return np.ones(metrics.updates)
 
 
 def tokens(metrics: Columns) -> Floats:
-    """Generated tokens of each update in thousands: rollouts, reflections, critiques and retries."""
+    """Generated tokens of each update in thousands, shape (U,): rollouts, retries, reflections, critiques."""
     return np.nan_to_num(metrics[GENERATED_TOKENS]) / 1000
 
 
 def minutes(metrics: Columns) -> Floats:
-    """Minutes of rollout and update; start, checkpoints and evaluation are not counted."""
+    """Minutes of collecting and of the update, shape (U,); not of start, checkpoints and evaluation."""
     return (np.nan_to_num(metrics[COLLECT_SECONDS]) + np.nan_to_num(metrics[TRAIN_SECONDS])) / 60
 
 
 def curve(metrics: Columns, values_U: Floats, advance: Advance = updates) -> Curve | None:
-    """One seed's ``values_U`` (NaN: not defined) against x, the running sum of ``advance`` over updates; None
-    without a value."""
+    """One seed's ``values_U`` against x, the running sum of ``advance`` over updates.
+
+    By default x counts updates. Only the updates at which the value is defined (not NaN) are points; None
+    without any.
+    """
     defined = np.flatnonzero(~np.isnan(values_U))
     if not len(defined):
         return None

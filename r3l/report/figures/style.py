@@ -49,13 +49,14 @@ DASHDOT: Dash = (0, (5, 1.2, 1, 1.2))
 
 @dataclass(frozen=True)
 class Look:
-    """``colour`` as #RRGGBB; ``dash`` and ``marker`` in matplotlib's notation."""
+    """The look of a method: ``colour`` as #RRGGBB; ``dash`` and ``marker`` in matplotlib's notation."""
 
     colour: str
     dash: Dash
     marker: str
 
     def line(self) -> dict[str, Any]:
+        """Keywords of a line without markers."""
         return {"color": self.colour, "linestyle": self.dash}
 
     def point(self, size: float = 4.5) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _hashed(text: str) -> tuple[float, Dash, str]:
 
 
 def tint(colour: str, amount: float) -> str:
-    """``colour`` mixed with white (``amount`` > 0) or black (< 0), by that share."""
+    """``colour`` (#RRGGBB) mixed with white (``amount`` > 0) or black (< 0); ``amount``: share, -1 to 1."""
     target = 1.0 if amount > 0 else 0.0
     parts = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
     return _hex([part + (target - part) * abs(amount) for part in parts])
@@ -164,7 +165,7 @@ def subplots(rows: int, columns: int, width: float, height: float, **options: An
 
 
 def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
-    """Draw a legend of the methods above the subplots."""
+    """Draw a legend of the methods above the subplots; ``labels``: printed name by method, in order."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -212,7 +213,8 @@ def dash(seeds: int) -> Any:
 def interval(ax: Axes, y: float, method: str, bar: Interval, seeds: Sequence[float]) -> None:
     """Draw one method's score at height ``y``: mean, interval, and a tick per seed if there are several.
 
-    With one seed the interval is dashed.
+    ``method`` gives colour and marker; ``bar``: mean and bounds (None: no line); ``seeds``: the score of
+    each. With one seed the interval is dashed.
     """
     seen = look(method)
     if bar.low is not None and bar.high is not None:
@@ -253,7 +255,7 @@ def note(figure: Figure, text: str, **options: Any) -> None:
 
 
 def seeds(shown: Shown) -> str:
-    """The seeds in the figure; if methods have different numbers of them, these too."""
+    """The seeds in the figure in print, ``seeds 0 to 4``; if methods have different numbers, also these."""
     numbers = sorted(set(map(int, shown.runs.seed)))
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
     listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
@@ -264,8 +266,8 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
     """Write the figure as PDF and PNG, without dates, so that equal data give equal bytes.
 
     ``out``: a file, which is the only one written; or the folder of NAME.pdf and NAME.png; or, without
-    ``name``, their path without suffix. Raises ConfigError for another file type, RunDirectoryError if
-    writing fails.
+    ``name``, their path without suffix. Returns the paths written; folders are made. Raises ConfigError for
+    another file type, RunDirectoryError if writing fails.
     """
     from matplotlib.axis import Tick
     from matplotlib.text import Text

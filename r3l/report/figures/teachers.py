@@ -17,7 +17,7 @@ NAME = 44  # characters in a line of a row's name
 
 
 def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
-    """Draw the panel into the folder ``out``, or as the one file ``out``; returns the files written.
+    """Draw ``rows``, one line each, into the folder ``out`` or as the one file ``out``; returns the files.
 
     Raises DataError without rows, ConfigError if ``out`` names another file type than PDF or PNG,
     RunDirectoryError if it cannot be written.

@@ -32,8 +32,8 @@ WIDE = 4  # columns; more are turned into rows
 class Quantity:
     """One quantity of a figure: its axis label, its value in a window of updates, and the horizontal axis.
 
-    ``against`` labels the horizontal axis, ``advance`` measures progress along it. ``share``: the vertical
-    axis begins at 0; ``log``: it is logarithmic if all values are above 0.
+    ``against`` labels the horizontal axis, ``advance`` gives how far each update moves along it. ``share``:
+    the vertical axis begins at 0; ``log``: it is logarithmic if all values are above 0.
     """
 
     label: str
@@ -98,9 +98,10 @@ def dynamics(shown: Shown) -> Drawn:
 
 
 def pivot(shown: Shown) -> Drawn:
-    """Figure of the turn at which retries begin, and how often the environment's critic names the same.
+    """Figure of the pivot, the turn at which retries begin, and how often it is exactly the oracle's.
 
-    Leaves out runs without retries and without pivots to compare; raises DataError if none is left.
+    Its mean turn, and its mean share of the base rollout. The oracle is the environment's critic. Leaves out
+    runs without retries and without pivots to compare; raises DataError if none is left.
     """
     text = (
         "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"

@@ -46,8 +46,8 @@ CELL = [*BENCH, "method"]
 def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
     """A table as HTML, with its title and notes; section titles become a first column that can be filtered.
 
-    ``cells``: the runs of the report by TIER/ENV/MODEL/METHOD. A number that is about some of these runs
-    links to them.
+    Its text is escaped. ``cells``: the runs of the report by TIER/ENV/MODEL/METHOD. A cell whose ``runs`` is
+    one of these keys links to them.
     """
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
     names, rows = table.names, list(table.cells())
@@ -85,10 +85,11 @@ def write(
     probes: Sequence[Content] = (),
     comparison: Table | None = None,
 ) -> Path:
-    """Write the report of ``runs`` to the HTML file ``out``; returns its path.
+    """Write the report of ``runs`` to the HTML file ``out``, which is replaced; returns its path.
 
     It has their scores, curves and trajectories, then what they say about the paper's claims, then budgets
-    and settings. ``figures``: PNG files to show; without any, the runs' learning curves are drawn.
+    and settings. ``runs``: of r3l.report.frame. ``seeds_planned``: a cell of a table with fewer says so.
+    ``figures``: PNG files to show; without any, the runs' learning curves are drawn.
     ``probes``: for claims about fixed models. ``comparison``: a table of `r3l compare`, which goes first.
     Raises RunDirectoryError if ``out`` cannot be written, DataError for a figure that cannot be read.
     """
@@ -144,7 +145,7 @@ def _teachers(runs: pd.DataFrame, probes: Sequence[Content]) -> tuple[Table, str
 
 
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
-    """Rows of every score table of which half of the methods, and two, have run; the paper's tables first.
+    """Rows of every score table of which half of the methods, and at least two, have run; the paper's first.
 
     Each with the same rows compared with SECOND if the table compares with BASELINE, else with None. Runs
     that are in none of these tables follow in a table of their own.
@@ -185,7 +186,7 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
     """The content of the introduction: tiers, seeds, task sets, warnings, comparability with the paper.
 
-    ``runs``: one row per run.
+    ``runs``: one row per run. ``scored``: of :func:`score_tables`. Keys: the variables of the template.
     """
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
     manifests, tested = list(runs.manifest), set()
@@ -213,7 +214,9 @@ def viewer(runs: pd.DataFrame) -> tuple[list[dict[str, Any]], int]:
     """Packed trajectories of the runs that kept them, and the number of runs without room in EMBEDDED.
 
     ``runs``: one row per run. Of each run shown: ``id``, ``label`` and ``data`` (:func:`trajectories.pack`).
-    Room goes to the first seed of every method before the second of any; the list keeps the order of rows.
+    A run gets at most EMBEDDED (1.5 M characters) / the number of methods over all environments, but at least
+    one task. Room goes to the first seed of every method before the second of any; the list keeps the order
+    of rows.
     """
     logged = runs[[bool(stored_variants(path.parent / FILE)) for path in runs.path]]
     packed: dict[int, str] = {}

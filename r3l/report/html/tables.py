@@ -21,8 +21,10 @@ from r3l.runs.metrics import members
 
 
 def endings(runs: pd.DataFrame) -> list[Table]:
-    """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a
-    row a run."""
+    """Five tables of counts by method: endings of test and training episodes, feedback, answers, dropped.
+
+    ``runs``: one row per run. The seeds of a method are added up; a column is a reason.
+    """
     counts = budgets(runs)
     of_training = [training_of(path).measured for path in runs.path]
     with_faults = [{**count, **measured} for count, measured in zip(counts, of_training, strict=True)]
@@ -128,6 +130,7 @@ def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
 
 
 def all_options() -> Table:
+    """Table of every option of methods, one line each."""
     rows = [{name: str(value) for name, value in vars(option).items()} for option in method_options()]
     note = "Letters and numbers are ids of our audit of the release."
     return table("Every option", list(map(Column, rows[0])), rows, note)
