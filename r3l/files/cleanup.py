@@ -61,7 +61,7 @@ def remove_unused(folder: Path, days: int) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder in the system's temporary folder for the block, which is deleted at the end.
+    """Make a folder in the system's temporary folder and yield its path; it is deleted after the block.
 
     Its name begins with ``prefix``. Such folders that killed processes left a minute ago or earlier are
     removed.

@@ -142,7 +142,10 @@ def writable(path: Path, make: bool = True) -> Iterator[None]:
 
 
 def check_writable(path: Path) -> None:
-    """Raise RunDirectoryError if nothing can be written at ``path``. Leaves nothing there."""
+    """Raise RunDirectoryError if the file or folder ``path`` could not be written; it need not exist.
+
+    Leaves nothing there: folders that are missing are not made.
+    """
     there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if folder.exists())
     with writable(path, make=False), tempfile.TemporaryFile(dir=path if path.is_dir() else there):
         pass

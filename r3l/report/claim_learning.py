@@ -47,10 +47,9 @@ class LearningCurve:
         return len({*self.held_out} - {0}) > 1
 
     def at(self, unit: Unit, amount: float) -> float:
-        """Held-out success where ``amount`` of ``unit`` is spent, interpolated between the updates that were
-        scored.
+        """Held-out success when ``amount`` of ``unit`` is spent, linearly between the scored updates.
 
-        Before the first and after the last of them it is theirs.
+        Before the first scored update it is that of the first, after the last that of the last.
         """
         scored = sorted(self.held_out)
         return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))

@@ -101,7 +101,8 @@ class ClaimVerdict:
     def rates_decide(self) -> bool:
         """True if unequal learning rates may explain the difference.
 
-        That is so unless enough runs at equal rates give the same verdict.
+        That is so unless at least MIN_SEEDS (3) seeds at equal rates give the same verdict. False for equal
+        rates and without a comparison.
         """
         if self.learning_rates is None or self.comparison is None:
             return False
@@ -189,11 +190,12 @@ def claim_verdicts(
 ) -> list[ClaimVerdict]:
     """A row for each claim and environment (for each probe, if there are several); families are judged apart.
 
-    Environments of the plan have rows from today's base checkpoints, with or without evidence; others only
-    where there is evidence. Of the plan's tier, other environments and base checkpoints have exploratory rows
-    alone. ``curves``: runs of the registered entries, scored on the way. Claims of these entries prefer them
-    to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them out. Raises
-    ConfigError for a published row that the tables lack.
+    The environments ``of.envs`` (registered tier, base checkpoints that configs name now) have rows with or
+    without runs; other environments, tiers and models only with runs or probes. In the registered tier those
+    others have rows of exploratory claims alone. A claim with registered seeds has rows in their environments
+    only. ``curves``: runs of the registered entries, scored during training. Claims with registered seeds
+    prefer them to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them
+    out. Raises ConfigError for a published row that the tables lack.
     """
     further = runs.iloc[:0] if curves is None else curves
     registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))

@@ -169,7 +169,9 @@ class ProbeTest(Strict):
     minus: str | None = None
 
     def effect(self, probe: Content) -> tuple[Effect, int] | None:
-        """``measure`` - ``minus`` with its number of tasks; None if a measure or its interval is missing.
+        """``measure`` - ``minus``, and the number of tasks of ``measure``.
+
+        None if one of the two or its interval is missing.
 
         The standard error is sqrt(e1^2 + e2^2), with e from each measure's 95 % interval, as if the two were
         independent. They share tasks, so this overstates the error rather than understating it.

@@ -43,8 +43,8 @@ PHASES = ("rollout_seconds", "train_seconds")
 class Cost:
     """The cost of one run: ``gpu_hours`` = ``steps`` * ``seconds`` * 16 / 3600.
 
-    ``seconds``: of a step on 16 H20. ``basis``: what is estimated in it, empty where it is published. A run
-    that trains nothing has 0 steps.
+    ``seconds``: of a step on 16 H20. ``basis``: how it was estimated, such as ``as ALFWorld, as GRPO x 2
+    rollouts``; empty if published. A run that trains nothing has 0 steps.
     """
 
     env: str

@@ -88,9 +88,9 @@ def _interval(row: Comparison, name: str) -> Cell | None:
 def registered_tests(rows: Sequence[Comparison]) -> list[str]:
     """A sentence for each of TESTED: its slope over ``guided_minus_fresh``, and the verdict.
 
-    The slope is fitted to the comparisons of UNSEEN, and Holm corrects the p-values over the tests. Before
-    REGISTERED_CELLS comparisons have ended, the sentence says so in place of the verdict. There are no
-    sentences if a test has fewer than MIN_POINTS comparisons.
+    The slope is fitted to the comparisons of part UNSEEN, which were predicted before they ran, and Holm
+    corrects the p-values over the tests. Before REGISTERED_CELLS (18) comparisons have ended, the sentence
+    says so in place of the verdict. [] if a test has fewer than MIN_POINTS (4) comparisons.
     """
     unseen = [row for row in rows if row["part"] == UNSEEN]
     ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}

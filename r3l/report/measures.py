@@ -127,7 +127,9 @@ def measure_rows(
 ) -> pd.DataFrame:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
-    ``planned_benches`` have rows even where nothing has run. Raises ConfigError for an unknown measure.
+    ``names``: keys of MEASURES. ``title``: column ``table`` of all rows. ``reference``: the published numbers
+    to compare ours with. ``planned_benches`` have rows even where nothing has run, and so have methods
+    without runs. Columns as in r3l.report.scores.as_rows. Raises ConfigError for an unknown measure.
     """
     for name in names:
         check_known("measure", name, MEASURES)

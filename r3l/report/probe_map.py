@@ -327,7 +327,7 @@ class Expectation(TypedDict):
 
 
 def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
-    """The rule: a line for each of DIFFERENCES over guided minus fresh.
+    """Fit the map's rule: a line for each of DIFFERENCES (early, final), by name, over guided minus fresh.
 
     {} with fewer than MIN_POINTS comparisons, or if all have one guided minus fresh.
     """
@@ -340,7 +340,8 @@ def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
 def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) -> Expectation:
     """Predict R3L's advantage for a model with this probe measure, from the comparisons in ``rows``.
 
-    All is None (``nearest`` is []) without the measure or with too few comparisons for :func:`lines`.
+    Without the measure (None), or with too few comparisons for :func:`lines`: ``early``, ``final`` and
+    ``range`` are None, ``nearest`` is [], ``outside`` False.
     """
     x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
     if guided_minus_fresh is None or not rule:

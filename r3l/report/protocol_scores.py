@@ -72,7 +72,10 @@ def _of_tasks(episodes: Episodes, key: str) -> list[float]:
 
 
 def passes(episodes: Episodes, key: str = "success") -> list[float]:
-    """For each attempt number (0, 1, ...) the mean of ``key`` over the tasks that have this attempt."""
+    """The mean of ``key`` over the tasks, for each attempt number in order (0, 1, ...); [] without episodes.
+
+    Tasks without this attempt are left out of its mean.
+    """
     by_member = defaultdict(list)
     for row in episodes:
         by_member[row["member"]].append(float(row[key]))

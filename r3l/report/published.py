@@ -58,7 +58,10 @@ class Published(BaseModel):
 
     @property
     def quantity(self) -> Quantity:
-        """The identity of what is measured; several sources may give it different values."""
+        """What is measured: (backbone, benchmark, method, setting, metric).
+
+        Several sources may give it different values.
+        """
         return self.backbone, self.benchmark, self.method, self.setting, self.metric
 
     @property

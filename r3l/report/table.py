@@ -56,7 +56,7 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 class Cell:
     """The text of a cell.
 
-    ``value``: the number by which it is ranked and sorted, None without a complete one. ``title``: shown when
+    ``value``: the number by which it is ranked and sorted; None: it is not. ``title``: shown in HTML when
     hovering. ``runs``: path below a results folder of the runs that it is about, to which the HTML report
     links.
     """

@@ -84,9 +84,11 @@ class TeacherRow:
 
     @property
     def verdict(self) -> str:
-        """The method's rank, or why it has none, such as ``blind teacher`` or ``needs 2 tasks``.
+        """The method's rank, or why it has none.
 
-        A teacher without a rank that finds successes likelier than failures ``tells them apart``.
+        ``no successes or no failures``, ``needs 3 seeds`` (or ``2 tasks``), ``blind teacher`` (the interval
+        of the difference includes 0) or ``prefers failures``. A teacher without a rank that finds successes
+        likelier than failures ``tells them apart``.
         """
         if self.difference is None:
             return "no successes or no failures"
@@ -102,8 +104,8 @@ class TeacherRow:
 def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[TeacherRow]:
     """A row for each method of ``runs`` whose metrics have teacher/*, and for each teacher of ``probes``.
 
-    Sorted by bench, the largest difference first, those without one last. Seeds without a step that has both
-    successes and failures are left out of the difference.
+    Sorted by tier, environment and model, then the largest difference first, those without one last. Seeds
+    without a step that has both successes and failures are left out of the difference.
     """
     rows = [
         _of_method(bench, method, seeds)

@@ -81,10 +81,10 @@ def read(run_dir: Path) -> list[Line]:
 def pack(run_dir: Path, limit: int) -> str | None:
     """The trajectories of a run for the viewer: JSON, compressed to a tenth, in base64; None if it kept none.
 
-    ``tasks``: step, task, group, selected_as, and ``members``: the trajectories of each member of the group,
-    in the order of retries and KINDS. The text has at most ``limit`` characters, but at least one task;
-    ``left_out`` counts tasks that did not fit. Tasks that taught something are preferred to a step's first
-    task, and steps take turns.
+    Its keys: ``tasks`` (of each its step, task, group, selected_as, and ``members`` by :func:`by_member`),
+    ``left_out`` (number of tasks that did not fit) and ``file``. The text has at most ``limit`` characters,
+    but at least one task. Tasks that taught something are preferred to a step's first task, and steps take
+    turns, the last one first. Raises DataError for damaged files.
     """
     lines = read(run_dir)
     if not lines:
@@ -127,7 +127,7 @@ def unpack(text: str) -> Line:
 
 
 def by_member(line: Line) -> list[list[ExplainedTrajectory]]:
-    """The trajectories of a task, one list per member of its group.
+    """The trajectories of a task, one list per member: a base rollout with all that was sampled after it.
 
     A list begins with the base rollout; then come reflections and retries, retry by retry, in the order of
     KINDS.

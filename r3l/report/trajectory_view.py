@@ -166,8 +166,9 @@ def logged_tasks(run_dir: Path) -> list[LoggedTask]:
 def shortest_example(run_dirs: Iterable[Path]) -> tuple[LoggedTask, Member] | None:
     """The shortest logged example of a retry that helped; None if no run has one.
 
-    A failed attempt is solved by a retry from a later turn than the first, which then trains with a positive
-    advantage. Of equally short ones it is the first.
+    A failed attempt is solved by a retry from a later turn than the first, and that retry without its hint
+    (``distilled``) trains with a positive advantage. Shortest: by the turns of attempt and retry that a
+    reader reads; of equally short ones the first. Raises DataError for damaged files.
     """
 
     def learns(member: Member) -> bool:

@@ -17,7 +17,8 @@ from r3l.report.table import Cell, Column, Table, table
 def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[TuningResult]:
     """The tunings of a tier below ``results``, by default of all environments and methods.
 
-    Raises DataError if there are none, or if a file names a learning rate that it did not try.
+    Raises DataError if there are none, if a file is damaged, or if it chose a learning rate that it did not
+    try.
     """
     chosen: list[TuningResult] = []
     for path in sorted((results / FOLDER / tier).glob("*/*.json")):

@@ -80,6 +80,7 @@ class SavedMethodSettings(TypedDict):
     """The settings of a method that reports read.
 
     ``feedback``: who writes it: ``self`` (the policy), ``environment`` (its critic) or ``judge``.
+    ``feedback_corruption``: share of the critic's reflections that are wrong. ``retries``: 0 if it has none.
     """
 
     feedback: NotRequired[Literal["self", "environment", "judge"]]

@@ -347,7 +347,7 @@ def declared(name: str) -> Metric | None:
 
 
 def is_total(name: str) -> bool:
-    """Whether the metric is added up over the steps of a run."""
+    """True if the metric ``name`` is added up over the steps of a run; False also if it is not declared."""
     return _is_of_kind(name, TOTAL)
 
 

@@ -13,7 +13,10 @@ DIRTY = "-dirty"
 
 
 def commit() -> str | None:
-    """The checkout's commit, with ``-dirty`` if files differ from it; None without a checkout or git."""
+    """The checkout's commit (12 hex digits), with ``-dirty`` if files differ from it; None without git.
+
+    None also in an installed wheel.
+    """
     if not is_checkout():
         return None
     describe = ["git", "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*"]

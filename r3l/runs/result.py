@@ -39,7 +39,7 @@ class RunIdentity(TypedDict):
 class Result(RunIdentity):
     """result.json of a finished run.
 
-    ``budget``: totals over all steps. ``final``: mean training scores of the last steps. ``checkpoint`` is
+    ``budget``: totals over all steps. ``final``: mean training scores of the last 5 steps. ``checkpoint`` is
     None if nothing was trained; the digest is then that of the base checkpoint, which is not copied, or None
     for a model at a server.
     """

@@ -89,7 +89,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
 
 
 class RunCell(NamedTuple):
-    """The parts of a run's path that are common to all seeds."""
+    """Tier, environment, model and method of a run: its path in a results folder without the seed."""
 
     tier: str
     env: str
@@ -114,7 +114,8 @@ def runs_of(
 ) -> list[Path]:
     """The evaluation.json of each run of ``methods`` under ``results``; ``tier`` and ``envs`` None mean all.
 
-    Raises DataError if ``results`` has no run at all, unless ``may_be_none``.
+    Empty ``envs`` mean all too. Sorted as by :func:`find_runs`; [] if only others have run. Raises DataError
+    if ``results`` has no run at all, unless ``may_be_none``.
     """
     chosen: list[Path] = []
     for path in find_runs(results, may_be_none):

@@ -52,8 +52,10 @@ class LoggedTurn(TypedDict):
 class LoggedTrajectory(TypedDict):
     """One logged trajectory.
 
-    ``advantage``: mean over its sampled tokens. ``trainable``: [first, end) of the turns that carry gradient.
-    ``parsed``: content of a reflection or critique. ``kind``: a value of r3l.core.trajectory.TrajectoryKind.
+    ``member``: index of its base rollout among those of the task. ``restart_turn``: turn (from 0) at which a
+    retry begins. ``advantage``: mean over its sampled tokens; None if it is in no policy group.
+    ``trainable``: [first, end) of the turns that carry gradient. ``parsed``: content of a reflection or
+    critique. ``kind``: a value of r3l.core.trajectory.TrajectoryKind.
     """
 
     kind: str

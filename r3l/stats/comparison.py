@@ -86,8 +86,9 @@ class Effect:
 
     @classmethod
     def paired(cls, ours_S_T: ArrayLike, theirs_S_T: ArrayLike) -> Effect:
-        """Ours minus theirs, paired by (seed, task): rows and columns of both are the same seeds and tasks.
+        """The effect of ours minus theirs over seeds: each seed's difference is its mean over tasks.
 
+        Row k and column k of both matrices are the same seed and task.
         Raises ValueError for matrices of different shapes, or with values that are not finite.
         """
         ours, theirs = finite(ours_S_T, 2), finite(theirs_S_T, 2)

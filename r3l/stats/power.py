@@ -20,8 +20,8 @@ from r3l.stats.intervals import CONFIDENCE
 class PowerTarget:
     """The test that is planned: two-sided at ``alpha``, finding the difference with probability ``power``.
 
-    ``comparisons``: size of the family that Holm's correction covers. Its first step, which decides where
-    only one difference exists, tests at alpha / comparisons.
+    ``comparisons``: size of the family that Holm's correction covers. Its first and strictest step tests at
+    alpha / comparisons.
     """
 
     alpha: float = ALPHA
@@ -63,8 +63,10 @@ def seeds_needed(deviation: float, difference: float, level: float = ALPHA, powe
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Blocks of seeds until the minimum detectable effect is at most ``difference``, ``most`` seeds at most.
+    """Run seeds in blocks until the minimum detectable effect is at most ``difference``.
 
+    ``block``: seeds of a block; ``most``: seeds after which no further block is run; ``alpha``: level of the
+    test after it, two-sided.
     The rule looks at the spread over seeds alone, never at the difference itself. It still stops more often
     where chance has made the spread small: in simulations with normal differences a test at 5 % after it
     errs in up to 7.5 % of all cases, one at ``alpha`` = 3 % in up to 4.8 %.

@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 
 
 class Columns(Protocol):
-    """Metrics of a training: ``columns[name]`` has a value for each of its ``updates``, NaN if it has none."""
+    """Metrics of a training: ``columns[name]`` has a value for each of its ``updates``, NaN for none."""
 
     updates: int
 
