@@ -29,6 +29,7 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
 
 @lru_cache(maxsize=64)  # a report reads the files once per table; a changed content is read again
 def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
+    """The rows of ``content``, as :func:`read_csv` returns them for the file ``path``."""
     # The form: header, quotes, number of columns.
     columns = list(model.model_fields)
     reader = csv.DictReader(io.StringIO(content, newline=""))

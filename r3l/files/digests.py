@@ -95,6 +95,7 @@ def digest_of_all(files: Mapping[str, Path]) -> str:
 
 @cache
 def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
+    """The digest over ``files``: name, path, change time (ns) and size (bytes) of each."""
     # The cache on disk is of use only if reading the files takes longer than reading the cache. It is valid
     # if all names, times and sizes are the same.
     small = sum(size for *_, size in files) < KEPT

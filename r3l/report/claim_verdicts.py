@@ -147,6 +147,7 @@ class ClaimVerdict:
 
         ``margin``: largest difference that counts as equivalent.
         """
+        # Fewer seeds than MIN_SEEDS have neither an interval nor a p-value: their values are in ``points``.
         tier, env, model = self.bench
         compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
         low, high = tested.bounds() if tested else (None, None)
@@ -316,6 +317,7 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
     for name in (paper.row, paper.minus):
         if isinstance(name, str):
             check_known(f"row of {paper.file} ({', '.join(paper.tables)})", name, known)
+    # The number of a row in this environment, by the first metric that the tables have.
     benchmark = of.benchmarks.get(env, env_label(env))
 
     def find(label: str, metric: str | None) -> tuple[str, published.Published] | None:
@@ -326,6 +328,7 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
                 return where, number
         return None
 
+    # The row's number, less the number that it is compared with, less another such effect.
     first = find(paper.row, paper.metric)
     if first is None:
         return {}

@@ -81,6 +81,7 @@ class ScoreTest(Strict):
         return [value - beyond[seed] for seed, value in by_seed.items() if seed in beyond]
 
     def _by_seed(self, runs: pd.DataFrame, rate: float | None) -> dict[int, float]:
+        """The mean difference over tasks by common seed, without ``beyond``; {} as for :meth:`values_S`."""
         # Only the columns that are read: rows with every counter take ten times as long to choose.
         of_group = runs[["group", "method", "seed", "path", "tasks", "manifest", "task_success"]]
         of_group = of_group[runs.group == self.group]
@@ -140,6 +141,8 @@ class TrainingTest(Strict):
         return [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
 
     def _by_seed(self, runs: pd.DataFrame, method: str) -> dict[int, float]:
+        """``rate`` - ``minus`` of each training of ``method`` by seed, without those that lack a count."""
+
         def effect(counts: Mapping[str, Any]) -> float | None:
             known = rates(counts)
             rate, minus = known[self.rate], known[self.minus] if isinstance(self.minus, str) else self.minus
@@ -171,10 +174,9 @@ class ProbeTest(Strict):
     def effect(self, probe: Content) -> tuple[Effect, int] | None:
         """``measure`` - ``minus``, and the number of tasks of ``measure``.
 
-        None if one of the two or its interval is missing.
-
-        The standard error is sqrt(e1^2 + e2^2), with e from each measure's 95 % interval, as if the two were
-        independent. They share tasks, so this overstates the error rather than understating it.
+        None if one of the two or its interval is missing. The standard error is
+        sqrt(e1^2 + e2^2), with e from each measure's 95 % interval, as if the two were independent. They share
+        tasks, so this overstates the error rather than understating it.
         """
         parts = [probe["measures"].get(name) for name in (self.measure, self.minus) if name]
         if any(part is None or part["low"] is None for part in parts):

@@ -51,6 +51,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         Column("verdict", lambda line: Cell(line[0].verdict, bold=line[0].as_claimed), no_wrap=True),
         Column("paper", published, right=True),
     ]
+    # The notes say how many effects each family's correction covers, and what single claims need.
     judged = [row.claim.family for row in rows if row.comparison is not None]
     families = [f"{family} ({judged.count(family)} effects)" for family in Family if family in judged]
     notes = dict.fromkeys(row.claim.note for row in rows if row.claim.note)

@@ -240,6 +240,7 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
         record |= {"early_shown": row.early_shown, "final_shown": row.final_shown}
         record |= {f"{kind}_an_update": rounded(row.tokens.get(kind)) for kind in TOKENS}
         record |= {"invalid": rounded(row.invalid)}
+        # The teacher's share of the gradient may be 1e-5: it keeps three digits, not four decimals.
         teacher = row.teacher
         for name in ("difference", "low", "high"):
             record[f"teacher_{name}"] = rounded(getattr(teacher, name)) if teacher else None

@@ -96,6 +96,7 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
     ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}
     if min(map(len, ended.values())) < MIN_POINTS:
         return []
+    # Holm's correction needs the p-values of all tests before a sentence can be written.
     fitted = {
         name: Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
         for name, known in ended.items()

@@ -44,6 +44,7 @@ def methods(tier: str) -> list[dict[str, Any]]:
     rows = []
     for name in names("methods"):
         config = load_method(name)
+        # Settings of sections (``train.lr``) are not the method's own; building it adds its defaults.
         stated = {p: settings_in(name, Scope(tier, p)) for p in PROFILES}
         own = {p: {k: v for k, v in settings.items() if "." not in k} for p, settings in stated.items()}
         built = {p: method_of(name, config.code or "", own[p]) for p in PROFILES}

@@ -157,6 +157,7 @@ def _published(published: Sequence[Published], several: bool) -> tuple[Sections,
         cells = sections.setdefault(section, {}).setdefault(number.label, {})
         cells[column] = Cell(text, float(number.value))
 
+    # Notes: what the numbers are, remarks that all of them share, single remarks, sources.
     partial = sorted({number.benchmark for number in published if number.metric == "reward"})
     notes = ["Published numbers as printed; some cannot be, or contradict others: r3l table published."]
     if partial and any(number.metric in SCORES for number in published):
@@ -181,6 +182,7 @@ def _with_runs(
     if not done:
         reasons = dict.fromkeys(row.verdict_reason for row in rows)
         return [], list(published), [f"None of ours has run: {'; '.join(reasons)} (r3l table --empty)."]
+    # Kept are the methods and benchmarks that have any run; the constant answer goes with its benchmark.
     benchmarks = {env_label(row.env) for row in done}
     lines = {(row.tier, row.model, row.label) for row in done}
     kept = [
@@ -189,6 +191,7 @@ def _with_runs(
         if env_label(row.env) in benchmarks
         and (row.method == CONSTANT_ANSWER or (row.tier, row.model, row.label) in lines)
     ]
+    # The note names what is left out.
     columns = [env_label(row.env) for row in rows] + [number.benchmark for number in published]
     labels = {row.label for row in kept}
     parts = (

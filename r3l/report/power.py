@@ -118,6 +118,7 @@ def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) ->
         low, high = (seeds_needed(end, wanted, target.level, target.power) for end in ends)
         return f"{row.seeds} ({low} to {high})"
 
+    # The title and the notes hold for all rows, which are of one method, tier and task group.
     first = rows[0].comparison
     tasks = "" if first.group == "all" else f", {first.group} tasks"
     family = f" as the strictest of {target.comparisons} comparisons (Holm)" if target.comparisons > 1 else ""

@@ -189,6 +189,7 @@ def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFra
         )
         if plain and (cell.tier, cell.env) in places:
             first.setdefault((*cell, path.parent.name), path)
+    # The columns by which runs are matched with probes, from their manifests.
     runs = whole(read_runs(first.values())) if first else whole(read_runs([]))
     settings = [manifest["run"] for manifest in runs.manifest]
     methods = [run["method_settings"] for run in settings]

@@ -163,6 +163,7 @@ def probe_table(probes: Sequence[Content]) -> Table:
             return None
         return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"
 
+    # Shares as numbers, differences with their intervals.
     columns = [
         Column("model", name_of, no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
@@ -235,6 +236,7 @@ def draw(probes: Sequence[Content], out: Path) -> list[Path]:
 
 
 def _bars(ax: Axes, probes: Sequence[Content]) -> None:
+    """Draw the bars of BARS with their intervals for each probe of one environment."""
     width = 0.8 / len(BARS)
     for k, (key, (_, colour)) in enumerate(BARS.items()):
         for x, probe in enumerate(probes):

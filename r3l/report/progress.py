@@ -54,6 +54,8 @@ def _by_lines(
     console: Console,
     overview: Callable[[Sequence[Status]], str],
 ) -> list[Status]:
+    """Follow the runs without a terminal: a line for each that ends, and one on all each minute."""
+
     def show(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
 
@@ -156,6 +158,7 @@ def status_table(statuses: Sequence[Status]) -> Table:
 
         return Column(env, cell)
 
+    # The note: runs by state, and the training that is left.
     counts = Counter(status.state for status in statuses)
     known = [f"{counts[state]} {state} ({MEANINGS[state]})" for state in State if counts[state]]
     unknown = sum(status.seconds_left is None for status in statuses)

@@ -97,6 +97,7 @@ def cited_scores(env: str, protocol: str) -> list[CitedScore]:
 
 
 def _of_paper(env: str) -> list[CitedScore]:
+    """The paper's scores in an environment, with a known n: zero-shot ones, and Table 1's of TRAINED."""
     benchmark = BENCHMARKS.get(env, env).lower()
     found = []
     for row in published.load():

@@ -50,6 +50,7 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
     if row["equal"] == old.episodes == fresh.episodes:
         return row | {"verdict": "identical"}
 
+    # What may explain the difference, and whether chance in one run's episodes can.
     differs = []
     ours, theirs = fresh.manifest, old.manifest
     for name in sorted({*ours["versions"], *theirs["versions"]}):

@@ -118,6 +118,7 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
     def bench(row: TeacherRow) -> tuple[str, str, str]:
         return row.tier, row.env, row.model
 
+    # Ranks are by test success, among the methods of a bench whose teachers see the difference.
     ranked: list[TeacherRow] = []
     for _, of_bench_rows in groupby(sorted(rows, key=bench), key=bench):
         ordered = sorted(of_bench_rows, key=lambda row: np.inf if row.difference is None else -row.difference)
@@ -143,6 +144,7 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
         values = by_seed(name)
         return float(np.mean(values)) if values else None
 
+    # The interval is over seeds; the share of prompts with the hint is over all prompts together.
     differences = by_seed("teacher/gap_difference")
     interval = t_interval(differences) if differences else None
     contexts, shown = (

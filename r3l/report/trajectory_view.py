@@ -223,6 +223,7 @@ def _training(rows: Sequence[tuple[str, ExplainedTrajectory]], pivoted: bool) ->
         ]
         learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
         table.add_row(number + NAMES[kind], reward, advantage, f"{learnt} of {of}")
+    # Equal advantages have one explanation.
     explained = dict.fromkeys(
         f"{trajectory['advantage']:+.2f} is {trajectory['derivation']}."
         for _, trajectory in rows

@@ -82,6 +82,7 @@ def _tensorboard(run_dir: Path) -> Iterator[Log]:
 
 @contextmanager
 def _wandb(run_dir: Path) -> Iterator[Log]:
+    """Log to W&B without a network, in ``run_dir``/wandb; the module's docstring explains the names."""
     manifest = read_json(run_dir / MANIFEST, Manifest)
     config: Mapping[str, Any] = manifest["run"]
     cell = "/".join([config["env"], Path(config["model"]).name, config["method"].replace("/", "-")])

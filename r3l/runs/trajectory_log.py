@@ -167,6 +167,7 @@ def _group(group: Group, advantages: Sequence[Advantage | None], decode: Decode)
 
 
 def _trajectory(t: Trajectory, advantage: Advantage | None, trains: bool, decode: Decode) -> LoggedTrajectory:
+    """One trajectory of a group; ``trains``: False for a group that nothing is learnt from."""
     # The masks and advantages of a trajectory run over all its tokens: prompt and response of turn after
     # turn.
     mask = t.credit_mask() * trains

@@ -117,6 +117,7 @@ def stops(shown: Shown) -> Drawn:
         ax.set_axis_off()
     for row in axes:
         style.method_rows(row, labels)
+    # Only reasons that occur are in the legend.
     reasons = set(ending_shares(shown.runs))
     _legend(figure, [part for reason, part in ENDINGS.items() if reason in reasons])
     text = "How the test episodes of the last checkpoint ended, seeds together."

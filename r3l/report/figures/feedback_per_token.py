@@ -113,6 +113,7 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
     for effect, aside, fill in ((row.early_effect, -ASIDE, "white"), (row.final_effect, ASIDE, seen.colour)):
         if effect is not None:
             _difference(differences, y + aside, effect.interval, seen.colour, fill)
+    # Tokens that were not recorded have no bar.
     sampled = row.tokens["generated_tokens"] or 0.0
     scored = row.tokens["scored_tokens"] or 0.0
     tokens.barh(y, sampled / 1000, THICK, color=seen.colour)

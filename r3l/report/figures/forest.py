@@ -49,6 +49,7 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     labels = [label for label in dict.fromkeys(row.label for row in rows) if effects[label] > len(claims) / 4]
     labels = labels or list(effects)[:1]
     further = [row for row in rows if _on_axis(row) and row.label not in labels]
+    # The axis is as wide as the widest interval, to the same length on either side of 0.
     extents = [of.margin]
     for row in rows:
         if _on_axis(row):

@@ -41,6 +41,7 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
             ax.set_title(title, loc="left", fontweight="bold")
             ax.grid(axis="y")
             ax.set_axisbelow(True)
+        # A line for each row: D on both kinds of attempts, their difference, and the verdict in words.
         for y, row in enumerate(rows):
             colour = SEES if row.sees else NOT
             ends = [value for value in (row.solved, row.failed) if value is not None]

@@ -228,6 +228,7 @@ def _limits(ax: Axes, column: Quantity) -> None:
 
 
 def _method(ax: Axes, method: str, curves: Sequence[series.Curve], place: int, crowded: bool) -> None:
+    """Draw a method's seeds, mean and band; of a ``crowded`` subplot only the mean, thinner."""
     seen = look(method)
     band = series.band(curves)
     if not crowded and len(curves) > 1:

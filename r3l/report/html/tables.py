@@ -154,6 +154,7 @@ def _counts(
                 total.update(count)
             together.update(total)
             rows.append((seeds.iloc[0], len(seeds), total))
+    # A column for each reason that occurs at all.
     reasons = [reason for reason, number in together.most_common() if number]
 
     def reason(name: str) -> Column:
