@@ -71,15 +71,15 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
     - ``step(action)``: (observation, reward, terminated, truncated, info), or an object with ``observation``,
       ``reward`` and ``done``
 
-    Observations are texts, or ``render()`` returns one. A task is solved if the rewards add up to
-    ``solved_at``, unless ``info`` has ``is_success``.
+    Observations are texts, or ``render()`` returns one. A task is solved if at its end the rewards add up to
+    at least ``solved_at``; if ``info`` has ``is_success``, that decides.
     """
 
     arguments = GameArguments  # type: ignore[assignment] # of subclasses without arguments of their own
 
     @abstractmethod
     def make(self) -> Any:
-        """Create the game, an object with ``reset`` and ``step``."""
+        """Create the game, an object with ``reset`` and ``step`` (see the class), for one engine."""
 
     def numbers(self) -> str | None:
         """The text that tells the model which numbers an action consists of; None for other actions."""
@@ -225,7 +225,10 @@ class TextGame(OneFileEngine):
         self._total = 0.0
 
     def reset(self, task: Task) -> Observation:
-        """Reset the game with the task's number as its seed."""
+        """Reset the game with the task's number as its seed; returns the first observation.
+
+        Raises ContractError if the game's ``reset`` fails, or returns another form than TextGames says.
+        """
         self._total = 0.0
         try:
             answer = self._game.reset(seed=task.payload["number"])
@@ -241,6 +244,11 @@ class TextGame(OneFileEngine):
         return self._observe(observation[0])
 
     def step(self, action: str) -> Observation:
+        """Pass an action to the game; an action of wrong numbers is refused, and the game does not see it.
+
+        An error of the game ends the episode (``failed``). Raises ContractError for an answer of the game in
+        another form than :class:`TextGames` says.
+        """
         # The game expects a number, an array of numbers or the response.
         space = getattr(self._game, "action_space", None)
         names = self._arguments.actions

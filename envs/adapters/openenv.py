@@ -107,6 +107,10 @@ class OpenEnvSession:
         self._connection: ClientConnection | None = None
 
     def reset(self, seed: int) -> SimpleNamespace:
+        """Start the game with ``seed``, in a new session if there is none; returns what :meth:`step` returns.
+
+        Raises EngineError if the server refuses, EngineLost if there is no session or it is lost.
+        """
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
 

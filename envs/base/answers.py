@@ -252,7 +252,10 @@ class AnswerDialogue:
         return [user] if self.style == "compact" else [Message("system", self._subject.system), user]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The reply to a wrong answer; None between two lines."""
+        """The reply to a wrong answer, the text of ``now``; None if it is empty, as between two lines.
+
+        ``first`` and ``actions`` are not used.
+        """
         return Message("user", now.text) if now.text else None
 
     def fresh(

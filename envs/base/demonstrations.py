@@ -43,6 +43,7 @@ class ErrorRates:
     invalid: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> ErrorModel:
+        """Draw the error model of one episode's agent."""
         rate = float(rng.uniform(self.low, self.high))
         return ErrorModel(rate, self.systematic, bool(rng.random() < self.overlook))
 
@@ -130,7 +131,10 @@ class ScriptedEpisode:
     error: StopReason | None = None
 
     def play(self) -> list[Step]:
-        """Act until the engine or a rule of the dialogue ends the episode; returns the steps."""
+        """Act until the engine, a rule of the dialogue or its turn limit ends the episode; returns the steps.
+
+        Changes this object: ``now``, ``actions``, ``suggested``, ``error``, and the expert.
+        """
         steps: list[Step] = []
         while not self.now.done and self.error is None and len(self.actions) < self.dialogue.max_turns:
             # Take the planned invalid action, else the next suggested one if possible, else the expert's.
@@ -219,8 +223,8 @@ class AnswerDemonstrator(Demonstrator):
 
     ``solution(task)`` gives the lines of a correct response; ``write`` makes one with errors.
     ``imitates_errors``: wrong lines are training targets too, so that a base checkpoint has something to
-    unlearn. If False, wrong lines are only there to be criticised, and the retry after the critique has no
-    errors.
+    unlearn. If False, the lines from the criticised one on are no training targets, and the retry after the
+    critique has no errors.
     """
 
     solution: Callable[[Task], list[str]]

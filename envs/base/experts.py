@@ -49,7 +49,10 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """True if the action cost the task: it is fatal, or a complete correction fits into ``max_turns``."""
+        """True if the action cost the task: it was fatal, or a retry that corrects it can still succeed.
+
+        That is, a complete correction from its turn on fits into ``max_turns``.
+        """
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 

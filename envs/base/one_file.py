@@ -185,7 +185,8 @@ class ErringPlayer(ScriptedExpert):
     ) -> str:
         """The player's best action, or with probability ``error_model.rate`` one that it would not take.
 
-        A systematic error is the first admissible action of this kind, any other a random one.
+        A systematic error is the first admissible action of this kind, any other a random one. Raises
+        ContractError if the player names no action.
         """
         good = self._player(self._first, self._answers)
         if not good:

@@ -169,7 +169,8 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, read without making its tasks.
 
-        For one group (``nano/test/easy``), the sha256 of that hash and the group's name.
+        For one group (``nano/test/easy``), the sha256 of that hash and the group's name; the name is not
+        checked. Raises ConfigError for an unknown task set.
         """
         split, group = split_and_group(task_set)
         committed = self.task_sets().committed_hash(split)
@@ -178,7 +179,8 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Versions and digests, by name, of all that decides an episode besides task ids and options.
 
-        They are part of every run's fingerprint, so they must be cheap to read: no engine is loaded. An input
+        ``task_sets``: names of those that the run uses; by default they make no difference. The result is
+        part of every run's fingerprint, so it must be cheap to read: no engine is loaded. An input
         that this machine lacks has the value ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}

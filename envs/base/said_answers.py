@@ -22,9 +22,9 @@ _NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)(?<!\bMr|\bDr|\bSt|\bRs|\bNo)(
 
 
 def announced(text: str) -> str | None:
-    """The answer on the line after the last ``####`` or, without one, after the last ``answer is``.
+    """The last answer that ``####`` announces or, in a text without ``####``, ``answer is``; else None.
 
-    None if the text has neither. If some of these answers have a number, the last of those.
+    An answer ends with its line. Answers without a number count only if none has one.
     """
     text = text.rstrip()
     tails = _MARKED.findall(text)

@@ -150,9 +150,7 @@ class TaggedDialogue:
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The observation after an ``error`` that does not end a retry, as in the released code: "Not
-        possible" and the error.
-        """
+        """The observation after an ``error`` that does not end a retry: ``Not possible (ERROR).``."""
         return f"Not possible ({error})."
 
     def may_repeat(self, action: str) -> bool:
@@ -287,7 +285,10 @@ class ReleasedWords(TaggedDialogue):
         return texts[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
 
     def ended_by(self, error: StopReason, response: str) -> str:
-        """The released feedback on a response that ended the episode because it broke a rule."""
+        """The feedback of the paper's released code on a response that ended the episode by breaking a rule.
+
+        For StopReason.REPETITION it names the action in ``response``; for all others it is one fixed text.
+        """
         fields = ("action",) if error is StopReason.REPETITION else ()
         text, *_ = self.words.texts("first_rollout", *fields, used="feedback")
         return text.fill({"action": action_in(response)})

@@ -133,8 +133,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """The entry of a split with these ``tasks`` in the committed file: their number, those by group, and
-        their sha256.
+        """The committed file's entry of a split: number of ``tasks``, number by group, and sha256.
 
         A subclass may give other keys, but ``sha256`` is needed.
         """
@@ -142,6 +141,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
     def sha256(self, tasks: Iterable[Task]) -> str:
+        """Hex sha256 of ``tasks``, which is compared with that of the committed file."""
         return sha256_of(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
@@ -158,6 +158,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return found
 
     def splits(self, name: str) -> Collection[str]:
+        """Names of a task set's splits. Raises ConfigError for an unknown task set."""
         return self.others[name] if name in self.others else self.definition(name).splits
 
     def parts(self, task_set: str) -> tuple[str, str]:
@@ -200,6 +201,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
 
 def definition_path(env: str, name: str) -> Path:
+    """The path of a task set's definition; the file need not exist."""
     return DEFINITIONS / f"{env}_{name}.yaml"
 
 

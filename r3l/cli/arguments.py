@@ -133,7 +133,7 @@ def configured(tier: str | None, **options: Any) -> WorkflowConfig:
     """The configuration of workflows: a file's values, replaced by ``options`` (keys of that file).
 
     The file is configs/workflow.yaml, or that of ``tier`` if it has its own. Options that are None change
-    nothing. Raises ConfigError.
+    nothing. Raises ConfigError for an unknown tier, key or value.
     """
     from r3l.workflow import plan
 

@@ -34,9 +34,10 @@ class ModelSource:
     batch: int | None = None
 
     def check(self) -> None:
-        """Raise ConfigError for options that need a server if there is none, or for one that does not answer.
+        """Raise ConfigError for options that need a server if there is none, or for an invalid address.
 
-        Sends a request if there is a server. Called before imports that take seconds.
+        Opens and closes a connection if there is a server, without a request. ServerError is raised if
+        nothing listens there. Called before imports that take seconds.
         """
         from r3l.endpoint.options import EndpointOptions
 
@@ -52,7 +53,8 @@ class ModelSource:
     def served_model(self, tokenizer: str | None = None) -> ServedModel:
         """The model at the server, which is asked about it; without a name the only one there.
 
-        ``tokenizer``: used if the options name none. Raises ConfigError for an option that cannot be used.
+        ``tokenizer``: used if the options name none. Raises ConfigError for an option that cannot be used,
+        and ServerError if no model is named and the server does not list exactly one.
         """
         from r3l.config.method import check_change
         from r3l.endpoint.client import about_model, only_model

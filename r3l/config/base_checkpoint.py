@@ -37,8 +37,8 @@ class SFTProgress(SFTOrigin):
 def base_checkpoint_of(run: Run) -> str:
     """The model from which a run starts: the folder of its finished SFT, or ``run.model`` without SFT.
 
-    ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError if the SFT is missing or
-    not finished.
+    ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError for an unknown recipe, and
+    if the SFT is missing or not finished.
     """
     name = run.env_settings.sft
     if name is None:

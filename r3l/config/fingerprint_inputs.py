@@ -42,7 +42,7 @@ def fingerprint_inputs(
     ``environment`` (version, digests of its files and of prompts that may be edited) and ``method`` (version
     of its code); with SFT also ``sft`` (the recipe) and ``sft_model`` (digest of its result, None before it
     is made). ``prompts``: the style; files of prompts count only under ``full``. Raises ConfigError for an
-    unknown task set or recipe.
+    unknown environment, task set or recipe.
     """
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)

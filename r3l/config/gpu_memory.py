@@ -26,8 +26,9 @@ ALL_WEIGHTS = LoraConfig()
 class Training:
     """Bytes on each of the GPUs that train one model on Trinity, by what they hold.
 
-    ``gathered``: complete copies of weights that are otherwise spread over the GPUs, of the layers that
-    compute at the moment. ``reference``: the base checkpoint for a KL, 0 without one.
+    ``gathered``: copies of weights in the type of the passes: with several GPUs, of the layers that compute
+    at the moment and of the embeddings; with one GPU, of all weights (0 in float32). ``reference``: the base
+    checkpoint for a KL, 0 without one.
     """
 
     weights: float
@@ -48,8 +49,8 @@ def training(
     """Bytes per GPU of training with Adam, everything sharded over ``gpus`` (FSDP).
 
     ``tokens``: number of tokens in a micro-batch on each GPU. Weights, gradients and both moments are
-    float32; forward and backward passes compute in ``dtype`` and gather, with several GPUs, two layers at
-    once. ``reference``: a frozen copy of the base checkpoint for a KL.
+    float32; forward and backward passes compute in ``dtype`` (a key of BYTES) and gather, with several GPUs,
+    two layers and the embeddings at once. ``reference``: a frozen copy of the base checkpoint for a KL.
     """
     share = a.parameters / gpus
     size = BYTES[dtype]

@@ -55,7 +55,10 @@ def method_options() -> list[Option]:
 
 
 def environment_options() -> list[Option]:
-    """The options of the environments' engines, sorted by the key of ``--set``; rows as of method_options."""
+    """The options of the environments' engines, sorted by the key of ``--set``.
+
+    One whose declaration differs by environment has several rows.
+    """
     engines = {name: find_environment(name).options for name in ENVIRONMENTS}
     return _shared(engines, "env_settings.options.")
 

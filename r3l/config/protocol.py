@@ -120,7 +120,7 @@ def _folder(env: str) -> Path:
 def protocols(env: str) -> list[str]:
     """The sorted names of the protocols that apply to an environment; [] if there are none.
 
-    Raises ConfigError for a malformed file of its folder.
+    Raises ConfigError for an unknown environment, and for a malformed file of its folder.
     """
     found = {path.stem: _read(path) for path in sorted(_folder(env).glob("*.yaml"))}
     return [name for name, config in found.items() if not config.envs or env in config.envs]

@@ -175,7 +175,8 @@ def layers_of(
     """The row (method and changes) of a run, and what each file and option sets, the lowest layer first.
 
     Arguments as of :func:`resolve`. A ``profile=`` among ``overrides`` becomes a change of the row, as if its
-    name had it. Only keys are checked here, no values. Raises ConfigError.
+    name had it. Values are checked later, except profile and protocol. Raises ConfigError for an unknown
+    name or key, and for a malformed file.
     """
     # The row, the profile and the base checkpoint: settings of every layer depend on them.
     row = variant(method) if isinstance(method, str) else method

@@ -133,7 +133,7 @@ class Run(TierSettings):
         """``KEY is VALUE there and VALUE here`` for each difference between a manifest and this run.
 
         Only keys that the fingerprint hashes are compared, sorted; inputs are those of this machine. [] if
-        both have one fingerprint.
+        both have one fingerprint. Another SCHEMA_VERSION is not listed.
         """
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
@@ -185,7 +185,10 @@ def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
 
 
 def dialogue_of(run: Run) -> Dialogue:
-    """The text side of a run's environment: its prompts, and how it reads responses."""
+    """The text side of a run's environment: its prompts, and how it reads responses.
+
+    Raises ConfigError for an option, prompt style or turn limit that the environment refuses.
+    """
     return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
 
@@ -198,7 +201,7 @@ def build_method(run: Run) -> Method:
 
 
 def trains(run: Run) -> bool:
-    """Whether the run's method trains, and for at least one step."""
+    """Whether the run's method trains, and for at least one step. Raises ConfigError as build_method."""
     return build_method(run).trains and run.train.steps > 0
 
 

@@ -28,7 +28,7 @@ def tuning_file(tier: str, env: str, row: Variant) -> Path:
 
 
 def rates(lr: float, tuning: TuningConfig) -> list[str]:
-    """The three learning rates to try, lowest first: lr / span, lr, lr * span, as texts of 3 digits."""
+    """The learning rates to try, lowest first: lr / span, lr, lr * span, as texts of 3 significant digits."""
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 

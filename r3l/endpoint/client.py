@@ -42,7 +42,8 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 class Endpoint:
     """Client of one model at an OpenAI-compatible server; an asynchronous context manager.
 
-    Failed requests are repeated, up to 20 attempts. ``counts``: ``requests``: attempts sent;
+    Failed requests are repeated, up to 20 attempts; 3 after missed deadlines, and after incomplete answers
+    that would most likely come again (content filter). ``counts``: ``requests``: attempts sent;
     ``repeated/REASON``: attempts that failed and were repeated or given up; ``shortened``: responses for
     which the server had less room than requested; ``overlong``: responses of more tokens than requested;
     ``cut_short``: responses that the server cut off below that; ``cut_prompts``: prompts that it cut;
@@ -109,7 +110,8 @@ class Endpoint:
 
         ``address``: seed address, which gives the request's seed (r3l.core.seeds). ``ends``: spellings of the
         model's end tokens, which are removed from the end of the text. The response is shorter than requested
-        if the context has less room. Raises DialogTooLongError if it has room for no token, else ServerError.
+        if the context has less room. Raises DialogTooLongError if the context has room for no token,
+        UnfinishedError if responses stay incomplete, and ServerError if the request fails otherwise.
         """
         content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
         body = content | _request(sampling, address)
@@ -125,15 +127,15 @@ class Endpoint:
 
         ``ids``, ``stops``: token ids. ``address``: seed address, which gives the request's seed
         (r3l.core.seeds). If prompt and response do not fit together, the request is sent again for a shorter
-        response. Raises DialogTooLongError if the context has room for no token, and ServerError if the
-        request fails otherwise.
+        response. Raises DialogTooLongError if the context has room for no token, UnfinishedError if responses
+        stay incomplete, and ServerError if the request fails otherwise.
         """
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
         body = content | _request(sampling, address)
         return await self._sample(TokenAnswer, "/completions", body, len(ids))
 
     async def models(self) -> list[str]:
-        """Names of the models that /models lists. Raises ServerError."""
+        """Names of the models that /models lists, in its order. Raises ServerError if the request fails."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def about(self) -> dict[str, Any]:

@@ -42,8 +42,9 @@ class EndpointJudge:
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
         """The judge's response to ``messages``, without its thoughts; ``address`` seeds the request.
 
-        If the server's content filter keeps it back, the text is empty, which is invalid feedback, and
-        ``missing/REASON`` is counted. Raises ServerError.
+        If responses stay incomplete for a reason that would come again (content filter, tool call), the text
+        is empty, which is invalid feedback, and ``missing/REASON`` is counted. It is also
+        empty, with ``FinishReason.CONTEXT``, if the context is full. Raises ServerError for other failures.
         """
         dialog = self._policy.open()
         for message in messages:
@@ -103,9 +104,9 @@ def judge_options(run: Run) -> EndpointOptions | None:
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
     """Open a connection to the judge of ``run`` for the block, as ``ctx.judge``; nothing if none is needed.
 
-    After the block its counts are added to ``ctx.counters``. ``ctx.history`` (metrics of earlier steps, also
-    after a restart) has the models that answered so far, so a change of model is always noticed. Raises
-    ConfigError if the judge's address is missing.
+    After the block, unless it raises, its counts are added to ``ctx.counters``. ``ctx.history`` (metrics of
+    earlier steps, also after a restart) has the models that answered so far, so a change of model is always
+    noticed. Raises ConfigError if the judge's address or its model's name is missing.
     """
     options = judge_options(run)
     if options is None:

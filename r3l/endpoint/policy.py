@@ -107,9 +107,10 @@ class MessageConversation:
         self._left.clear()
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Request the next response; if a turn is one line, return the next line of the last one first.
+        """Append and return the next response; if a turn is one line, lines of the last response come first.
 
-        An empty one with ``FinishReason.CONTEXT`` if the context is full. Raises ServerError.
+        ``address`` seeds a request. The response is empty, with ``FinishReason.CONTEXT``, if the context is
+        full. Raises ServerError if the request fails otherwise.
         """
         if not self._left:
             self._left = await self._sample(sampling, address)
@@ -250,9 +251,10 @@ class TokenConversation(TokenDialog):
     _policy: TokenPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Request the next response, seeded by ``address``.
+        """Request the next response, seeded by ``address``, and append it.
 
-        An empty one with ``FinishReason.CONTEXT`` if the context is full. Raises ServerError.
+        If the context is full: an empty one with ``FinishReason.CONTEXT``, which is not appended. Raises
+        ServerError if the request fails otherwise.
         """
         prompt = self._advance()
         context_full = Completion("", (), (), (), FinishReason.CONTEXT)

@@ -63,10 +63,11 @@ def check_curve(run: Run) -> None:
 
 
 def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
-    """Play the test task set with the weights after ``update``, and append a CurvePoint to curve.jsonl.
+    """Play the evaluation's test tasks with the weights after ``update``; append a CurvePoint to curve.jsonl.
 
     Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already. A call
-    that is stopped leaves the episodes it has played; the next one plays only the rest.
+    that is stopped leaves the episodes it has played; the next one plays only the rest. Once the line is
+    written, its episodes and transcripts are deleted.
     """
     run = session.run
     path = run_dir / CURVE

@@ -83,11 +83,11 @@ class EpisodeCheck:
     """Findings of `r3l verify episodes` in a file of episodes.
 
     - ``tasks``: number of tasks in the task set, or in the file if ``named`` is False: no set was given.
-    - ``plays``: number of tasks by number of episodes: {1: 134} is a complete evaluation.
+    - ``plays``: number of played tasks by number of episodes: {1: 134} for 134 tasks played once each.
     - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
-      played more often than most.
-    - ``success``: mean over tasks of each task's mean, with its interval; ``over_episodes``: mean over
-      episodes.
+      played more often than the most frequent number of times.
+    - ``success``: mean over played tasks of each task's mean, with its interval; ``over_episodes``: mean over
+      all episodes, those of unknown tasks included.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
     - ``stops``: number of episodes by stop reason.
     - ``at_limit``: (episodes with as many turns as the limit, successes among them, longer episodes); None

@@ -60,10 +60,10 @@ def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
 def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
     """The protocol's part of evaluation.json, under the key ``protocol``; {} for a run without one.
 
-    It has ``name``, ``label``, ``sha256`` (of its file) and ``success`` (the rule). ``deviations``: what this
-    run on ``task_set`` does otherwise than the protocol; ``differs``: what every run of the protocol here
-    does otherwise than the original. Raises ConfigError if the protocol's file has changed since the run
-    began.
+    It has ``name``, ``label``, ``sha256`` (over name, measure and values) and ``success`` (the rule).
+    ``deviations``: what this run on ``task_set`` does otherwise than the protocol; ``differs``: what every
+    run of the protocol here does otherwise than the original. Raises ConfigError if the protocol's file has
+    changed since the run began.
     """
     if run.protocol is None:
         return {}

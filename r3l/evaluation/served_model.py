@@ -58,8 +58,7 @@ class ServedModel:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Everything outside the run's settings that can change a response, as texts: model, dialog, request,
-        about.
+        """Texts by name that, with the run's settings, decide a response: model, dialog, request, about.
 
         The address is not part of it: a restarted server may have another one, and --out names the folder to
         resume in.

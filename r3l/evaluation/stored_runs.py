@@ -92,7 +92,8 @@ def fetch(source: str | None = None) -> Path:
 
     ``source``: a file or a URL, which is downloaded; by default the archive that was released with this
     wheel, whose digest the wheel knows. The old folder stays until the new one is complete. Raises DataError
-    for any other file, ConfigError in a checkout.
+    if the file is missing, cannot be downloaded, is no such archive or has another digest than the released
+    one; ConfigError in a checkout.
     """
     if is_checkout():
         raise ConfigError(f"nothing to fetch: this checkout has the stored runs already, in {folder()}")
@@ -386,7 +387,7 @@ class Origins:
 
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
-    """Read from the manifests of runs from which code and under which pre-registration they were made."""
+    """The code versions and pre-registrations that runs were made under, read from their manifests."""
     manifests = [read_json(run_dir / MANIFEST, Manifest) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]

@@ -32,8 +32,8 @@ RULE = (
 class TriedRun(TypedDict):
     """A run of a tuning: its success on the validation task set, its cost, and its training curve.
 
-    ``generated``, ``trained``: tokens. ``curve``: success of the plain attempts in each step, None without
-    any.
+    ``generated``, ``trained``: tokens. ``groups``: the success by task group. ``curve``: success rate of each
+    step's base rollouts (those that are no retries), None without any.
     """
 
     seed: int
