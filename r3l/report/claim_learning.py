@@ -125,7 +125,7 @@ class LearningTest(Strict):
     this share of the final success of ``against``, a mean over seeds.
 
     Raises pydantic's ValidationError for both or neither of ``after`` and ``until``, and for training success
-    unless ``after`` and ``minus_after`` have two updates each.
+    if ``after`` or ``minus_after`` has another number of updates than two (or none).
     """
 
     method: str

@@ -174,9 +174,9 @@ class ProbeTest(Strict):
     def effect(self, probe: Content) -> tuple[Effect, int] | None:
         """``measure`` - ``minus``, and the number of tasks of ``measure``.
 
-        None if one of the two or its interval is missing. The standard error is
-        sqrt(e1^2 + e2^2), with e from each measure's 95 % interval, as if the two were independent. They share
-        tasks, so this overstates the error rather than understating it.
+        None if one of the two or its interval is missing. The standard error is sqrt(e1^2 + e2^2), with e
+        from each measure's 95 % interval, as if the two were independent. They share tasks, so this
+        overstates the error rather than understating it.
         """
         parts = [probe["measures"].get(name) for name in (self.measure, self.minus) if name]
         if any(part is None or part["low"] is None for part in parts):

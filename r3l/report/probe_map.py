@@ -316,7 +316,8 @@ class Expectation(TypedDict):
     """The map's prediction of R3L minus GRPO for a probed model, from ``comparisons`` comparisons.
 
     ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without the measure. ``outside``:
-    guided minus fresh is outside the measured ``range``. ``nearest``: by guided minus fresh.
+    guided minus fresh is outside the ``range`` (lowest, highest) of the comparisons. ``nearest``: the two
+    that are nearest in guided minus fresh, in print.
     """
 
     early: Expected | None

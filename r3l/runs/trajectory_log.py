@@ -35,9 +35,10 @@ Line = dict[str, Any]  # a TrajectoryLine without step and method, which the eng
 class LoggedTurn(TypedDict):
     """One turn of a logged trajectory.
 
-    ``prompt``: text that is new in this turn. ``response``: [text, number of tokens, trained] of each stretch
-    of tokens that all train or all do not. ``action``, ``error``: what the response was read as.
-    ``advantage``: the turn's mean, only if the method's advantages differ by token.
+    ``prompt``: text added since the previous response; under ``samples: turn`` the complete context.
+    ``response``: [text, number of tokens, trained] of each stretch of tokens that all train or all do not.
+    ``action``: parsed from the response; ``error``: why it could not be. ``advantage``: the turn's mean, only
+    if the method's advantages differ by token.
     """
 
     prompt: str
