@@ -117,6 +117,7 @@ class AdaptedDialogue(TaggedDialogue):
         return Message("user", now.text) if now.text or self.stop == "end" else None
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The response itself as the action; never an error."""
         return Parsed(response)
 
     def closing(
@@ -141,4 +142,5 @@ class AdaptedDialogue(TaggedDialogue):
         return f"The task was {outcome}. Reward: {reward:.3g}. Steps: {turns}."
 
     def critique(self, transcript: Transcript) -> Critique | None:
+        """None: another library's environments have no critic."""
         return None

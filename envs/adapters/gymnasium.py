@@ -104,6 +104,7 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
         return {"before": [{"role": "system", "content": rules}]}
 
     def make_engine(self, options: Options) -> TextGame:
+        """Make a game and the engine that plays it; ``options`` are not used."""
         return TextGame(self.name, self.make(), self.given, self.numbers())
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
@@ -197,6 +198,7 @@ class TaggedActions(AdaptedDialogue):
         return messages[-1:] if self.style == "compact" else messages
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The action in tags, or why the response ends the episode: format, or inadmissible."""
         action = each_tag_once(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)

@@ -140,6 +140,7 @@ class OpenEnvSession:
         return self._request("step", {self._given.action: action})
 
     def close(self) -> None:
+        """Close the session, if there is one; the next ``reset`` opens another."""
         from websockets.exceptions import WebSocketException
 
         self._connection = None

@@ -117,6 +117,7 @@ class VerifiersEngine(OneFileEngine):
         return now
 
     def close(self) -> None:
+        """Cancel the running episode, if there is one."""
         _in_loop(self._cancel())
 
     async def ask(self, messages: list[Any]) -> str:

@@ -191,10 +191,12 @@ class AnswerEngine:
         return self._lines, self._left, self._now
 
     def restore(self, snapshot: Any) -> Observation:
+        """Return to the state of a :meth:`snapshot` of the same task; returns its observation."""
         self._lines, self._left, self._now = snapshot
         return self._now
 
     def close(self) -> None:
+        """End the episode: a step before the next ``reset`` is an error."""
         self._task = None
 
 
@@ -269,6 +271,7 @@ class AnswerDialogue:
         raise NotImplementedError
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The response itself as the action; never an error."""
         return Parsed(response)
 
     def tolerated(self, error: StopReason, response: str) -> str:

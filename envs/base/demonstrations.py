@@ -107,6 +107,7 @@ class Demonstrator(ABC):
             engine.close()
 
     def dialogue(self, max_turns: int) -> Dialogue:
+        """The environment's dialogue in the compact style, with default options."""
         return self.package.dialogue("compact", max_turns)
 
 
@@ -171,6 +172,10 @@ class ScriptedDemonstrator(Demonstrator):
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
+        """Play with an erring expert, criticise, and follow the critique; see :class:`Demonstrator`.
+
+        There is no retry if the critique names no turn.
+        """
         # Play the episode with errors. The order of the draws decides what base checkpoints are trained on.
         rng = generator("demonstration", task.id, variant)
         first = engine.reset(task)
@@ -234,6 +239,10 @@ class AnswerDemonstrator(Demonstrator):
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
+        """Write a response with errors, criticise it, and correct it up to the criticised line.
+
+        See :class:`Demonstrator`. There is no retry if the critique names no line.
+        """
         rng = generator("demonstration", task.id, variant)
         error_model = error_rates.draw(rng)
         first, steps, last = _play(engine, task, self.write(task, [], error_model, rng)[:max_turns])

@@ -21,6 +21,7 @@ class VerlAgentFormat(TaggedDialogue):
     max_characters: int | None = None
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
+        """One user message: the prompt ``window_opening``, without earlier turns."""
         return [Message("user", self._without_history(first, first))]
 
     def fresh(
@@ -30,6 +31,7 @@ class VerlAgentFormat(TaggedDialogue):
         answers: Sequence[tuple[Observation, str, str]],
         now: Observation,
     ) -> list[Message]:
+        """One user message: the prompt ``window`` with the last ``history`` turns and ``now``."""
         start = max(0, len(answers) - (self.history or 0))
         shown = [
             f"[Observation {k}: '{self.observation_text(first, seen)}', Action {k}: '{action}']"

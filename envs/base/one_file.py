@@ -90,6 +90,7 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         return Task(f"{self.name}-{split}-{number:05d}", self.name, split, payload=payload)
 
     def task_sets(self) -> DrawnTaskSets:
+        """Task sets by split (``sizes``), whose tasks are drawn by number."""
         return DrawnTaskSets(self.name, self.sizes, self.task)
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
@@ -139,9 +140,11 @@ class OneFileDialogue(TaggedDialogue):
         return [Message("system", f"{self._rules}\n{FORMAT}"), Message("user", first.text)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The observation ``now`` as a user message; in the compact style after the number of actions."""
         return Message("user", f"{len(actions)}: {now.text}" if self.style == "compact" else now.text)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The action in tags, or why the response ends the episode: format, inadmissible, repetition."""
         action = each_tag_once(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
@@ -172,6 +175,7 @@ class ErringPlayer(ScriptedExpert):
         self._answers.append((action, text))
 
     def suggested(self) -> list[str]:
+        """The player's best action; [] if it knows none."""
         return self._player(self._first, self._answers)[:1]
 
     def suggested_at_limit(self) -> list[str]:

@@ -251,6 +251,7 @@ class ReleasedWords(TaggedDialogue):
         self.words.template(self.system)  # a missing clone must fail here, not in the middle of a run
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
+        """The released system message, and the first observation as a user message."""
         return [Message("system", self.words.template(self.system)), self.observed(first, [], first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:

@@ -89,6 +89,7 @@ class DrawnTaskSets(TaskSets):
     draw: Callable[[str, int], Task]
 
     def tasks(self, task_set: str) -> list[Task]:
+        """Draw all tasks of a split, by id. Raises ConfigError for an unknown split or a wrong size."""
         if task_set not in self.sizes:
             raise ConfigError(f"{self.env} task set {task_set!r} is unknown; it has {', '.join(self.sizes)}")
         size = self.sizes[task_set]
@@ -103,6 +104,7 @@ class DrawnTaskSets(TaskSets):
         return sha256_of(self.tasks(task_set))
 
     def build(self, name: str) -> Path:
+        """Raises ConfigError: such task sets have no committed file."""
         raise ConfigError(f"the tasks of {self.env} are made by its code, so there is no task set to build")
 
 
@@ -172,6 +174,10 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return name, split
 
     def tasks(self, task_set: str) -> list[Task]:
+        """Generate the tasks of ``NAME/SPLIT`` and compare their sha256 with the committed one.
+
+        Raises ConfigError for an unknown task set, DataError if they differ or the file is damaged.
+        """
         name, split = self.parts(task_set)
         tasks = self.regenerate(name, split)
         expected = split_hash(self.env, name, split)
@@ -185,9 +191,11 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return tasks
 
     def committed_hash(self, task_set: str) -> str:
+        """The sha256 of ``NAME/SPLIT`` in its committed file; no task is generated."""
         return split_hash(self.env, *self.parts(task_set))
 
     def build(self, name: str) -> Path:
+        """Generate and validate all splits of a task set, and write its committed file; returns its path."""
         splits: dict[str, Any] = {}
         for split in self.splits(name):
             tasks = self.regenerate(name, split)
@@ -226,6 +234,7 @@ def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -
 
 
 def committed_path(env: str, name: str) -> Path:
+    """The path of a task set's committed file, envs/ENV/task_sets/NAME.json; it need not exist."""
     return ENVS / env / "task_sets" / f"{name}.json"
 
 
@@ -256,6 +265,7 @@ def sha256_of(tasks: Iterable[Task]) -> str:
 
 
 def in_id_order(tasks: Iterable[Task]) -> list[Task]:
+    """A new list of ``tasks``, sorted by id."""
     return sorted(tasks, key=lambda task: task.id)
 
 

@@ -78,6 +78,7 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.trajectory_view import shortest_example
 
+    # Without stored runs the demo goes on: its second part trains.
     try:
         runs = stored or stored_runs()
     except DataError as error:
@@ -91,6 +92,8 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
             markup=False,
         )
         return
+
+    # One scene after the other, with pauses for a reader at a terminal.
     task, member = example
     heading = [Rule("1  A group that a stored run learned from", align="left"), Text(task.place, style="dim")]
     for scene in (*heading, *member.scenes(console.color_system is not None and not console.no_color)):

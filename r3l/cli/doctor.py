@@ -33,6 +33,7 @@ def doctor(
     from r3l.report.table import Cell, Column, table
     from r3l.workflow import doctor as checks
 
+    # Without an option of a run only the tier is checked.
     run = None
     if env or method or model or overrides:
         run = resolve(tier, env or "alfworld", method or "r3l", 0, model, overrides)

@@ -264,6 +264,7 @@ def _print_jobs(
     from r3l.workflow.doctor import lacking
     from r3l.workflow.resources import check_profile
 
+    # What is left to prepare on a cluster.
     to_prepare: list[str] = []
     if profile:
         try:
@@ -272,6 +273,7 @@ def _print_jobs(
             to_prepare.append(str(error))
         to_prepare += lacking(runs.values())
 
+    # The jobs, by snakemake's own dry run, and their cost.
     renamed = others(runs)
     jobs = jobs_of(command, renamed)
     hours = _gpu_hours(list(runs.values()), config)

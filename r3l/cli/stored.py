@@ -117,6 +117,7 @@ def episodes(
     from r3l.core.errors import ConfigError
     from r3l.evaluation.episode_files import check_episodes, read_episodes
 
+    # Options that are wrong are errors before the file is read.
     columns = {}
     for pair in each_once(column) or []:
         name, equals, value = pair.partition("=")
@@ -127,6 +128,8 @@ def episodes(
         raise ConfigError(
             "--env and --task-set name the tasks together: add the other one, or leave both out"
         )
+
+    # Check against the tasks of the task set, or without one those in the file.
     played = read_episodes(file, columns)
     ids = [task.id for task in environment_of(env).tasks(task_set)] if env and task_set else None
     checked = check_episodes(played, ids, max_turns)

@@ -85,6 +85,7 @@ def _sentences(run: Run, result: Mapping[str, Any]) -> str:
     final = result["final"]
     if "train/success" not in final:
         return f"{head} Nothing was trained."
+    # Success by task group, and the rollouts that an error of the environment ended.
     groups = [f"{key.rpartition('/')[2]} {value:.3f}" for key, value in final.items() if "/success/" in key]
     by_group = f" ({', '.join(groups)})" if groups else ""
     steps = min(FINAL_WINDOW, result["steps"])

@@ -54,10 +54,10 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
-    """The options of snakemake that say where jobs run: as the ``profile`` says, or without one on local
-    ``cores``.
+    """The options of snakemake that say where jobs run: by a ``profile``, or without one on local ``cores``.
 
-    Raises ConfigError for an unknown profile.
+    ``profile``: a folder of workflow/profiles. ``cores``: a number or ``all``, not checked here. Raises
+    ConfigError for an unknown profile.
     """
     if profile is None:
         return ["--cores", cores]

@@ -232,6 +232,7 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
     """
     where = options.shown + path
     settable = options.settable
+    # Each kind of failure has its own advice; the last one is a connection that failed.
     if isinstance(error, TimeoutError):
         return ServerError(
             f"{where} gave no answer within {options.deadline:g} s, {LATE_ATTEMPTS} times. Raise "

@@ -279,6 +279,7 @@ class ChatAnswer(_Completion):
         return found > 0
 
     def check_complete(self) -> None:
+        """Raise UnfinishedAnswer if the response may be incomplete, calls a tool, or has no text at all."""
         choice = _first(self.choices)
         message = choice.message
         if self.error or choice.end is None:
@@ -314,6 +315,7 @@ class TokenAnswer(_Completion):
     choices: list[_TokenChoice] = Field(min_length=1, max_length=MOST_CHOICES)
 
     def check_complete(self) -> None:
+        """Raise UnfinishedAnswer if the choice may be incomplete, UnusableAnswer if it has no token ids."""
         choice = _first(self.choices)
         if self.error or choice.end is None:
             raise choice.unfinished(self.error, "")

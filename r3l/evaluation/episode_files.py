@@ -120,6 +120,7 @@ class EpisodeCheck:
 
     def lines(self) -> list[str]:
         """The findings in words, a line each, for the terminal."""
+        # The lines of every check: counts, success, endings, turn limit.
         of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
         played = []
         for times, tasks in self.plays.items():
@@ -141,6 +142,7 @@ class EpisodeCheck:
             lines.append(
                 f"{at} episodes reached the turn limit, {solved} of them solved; {beyond} are longer"
             )
+        # Tasks that make the mean no score of the task set, and what it could be at worst and best.
         wrong = {
             "never played": self.missing,
             "not in the task set": self.unknown,
@@ -155,6 +157,7 @@ class EpisodeCheck:
                 f"over the whole task set success is between {self.bounds[0]:.3f} (if all tasks that were "
                 f"never played fail) and {self.bounds[1]:.3f}"
             )
+        # The tests, or why there are none.
         for test in self.dependence:
             verdict = "depend" if test.p < ALPHA else "are not shown to depend"
             lines.append(

@@ -266,6 +266,7 @@ def store_probes(results: Path, out: Path) -> list[Path]:
     are missing or have another digest than the one in its result. If ``out`` is this project's own store,
     also for a probe that was made from a tree with uncommitted changes.
     """
+    # Check all of them first, so that a refused probe leaves nothing half stored.
     found = sorted((results / PROBES).glob("*.json"))
     for path in found:
         if not path.with_suffix(ATTEMPTS).is_file():
@@ -279,6 +280,8 @@ def store_probes(results: Path, out: Path) -> list[Path]:
                 "again in a clean clone, or keep it elsewhere (--out)"
             )
     verify_probes(found)
+
+    # Copy those that are not stored with the same result.
     written = []
     for path in found:
         target = out / path.relative_to(results)
@@ -311,6 +314,7 @@ def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
         if digest is None:
             continue
         checked += 1
+        # Attempts are plain lines where they were made, compressed in a store.
         plain = path.with_suffix(ATTEMPTS)
         kept = plain if plain.is_file() else path.with_suffix(f"{ATTEMPTS}.xz")
         try:

@@ -124,6 +124,7 @@ def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> TuningResult
 
 def _run(run_dir: Path, run: Run) -> TriedRun:
     """A finished run's entry: validation scores, where its code and plan came from, curve and cost."""
+    # Only a verified evaluation of the planned configuration counts.
     path = validation_evaluation(run_dir, run)
     if not path.is_file():
         raise DataError(
@@ -137,6 +138,8 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
         raise DataError(
             f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again"
         )
+
+    # The training curve, then the entry.
     metrics = read_metrics(run_dir)
     curve: list[Number | None] = []
     for line in metrics:

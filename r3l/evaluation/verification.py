@@ -197,8 +197,12 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     manifest = read_json(run_dir / MANIFEST, Manifest)
     evaluation = read_json(run_dir / EVALUATION, Evaluation)
     result = read_json(run_dir / RESULT, Result)
+
+    # The manifest's fingerprint follows from its own configuration and inputs.
     own = run.fingerprint(manifest["inputs"])
     _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
+
+    # Result and evaluation have the manifest's names, the same weights and the same task sets.
     names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
     expected = {**names, "fingerprint": own}
     expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
