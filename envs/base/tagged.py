@@ -85,8 +85,8 @@ class TaggedDialogue:
 
     ``max_turns`` counts actions (default: the released code's limit). A subclass defines its ``label`` (the
     environment's name in messages), its domain (named in prompts), its action parsers and the wording of its
-    own stop reasons; prompts are files of ``envs/<package>/prompts``. Raises ConfigError for an unknown style
-    or a turn limit below 1.
+    own stop reasons; prompts are files of ``envs/<package>/prompts``. Raises ConfigError for an unknown
+    style, a turn limit below 1, or a ``response_format`` without a parser.
     """
 
     stop: Stop = "end"

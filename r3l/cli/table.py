@@ -365,7 +365,8 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
 def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
     """The verdict on each of the paper's claims, from the runs and probes under ``results``, and the claims.
 
-    None: the stored runs and probes.
+    None: the stored runs and probes. Rows as of claim_verdicts. Raises DataError if the stored runs are
+    needed and not on this machine.
     """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes

@@ -119,7 +119,7 @@ class EpisodeCheck:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The findings in words, a line each, for the terminal."""
+        """The findings in sentences, one per line, for the terminal; at most NAMED ids of each kind."""
         # The lines of every check: counts, success, endings, turn limit.
         of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
         played = []

@@ -132,7 +132,8 @@ def play_all(
     ``path`` gets an EpisodeBatch for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for
     each episode. Batches that ``path`` already has are not played again, but returned, if they have the same
     ``evaluated`` (weights, task set, configuration); others are removed. That is sound since every draw is
-    seeded by its address: an episode does not depend on its batch. Shows progress.
+    seeded by its address: an episode does not depend on its batch. Shows progress. The transcripts of removed
+    batches are removed too.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
