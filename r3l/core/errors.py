@@ -70,3 +70,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), list(names), n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; the name of its type if it has none, as a timeout of httpx."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

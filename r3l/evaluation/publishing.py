@@ -15,7 +15,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, first_line
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.summary import caveats
@@ -147,7 +147,7 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
             api.upload_folder(repo_id=repository, folder_path=Path(folder) / "model")
         except (OSError, httpx2.TransportError, huggingface_hub.errors.HfHubHTTPError) as error:
             raise ConfigError(
-                f"{HUB}{repository} was not written: {str(error).splitlines()[0]}. `hf auth login` signs in"
+                f"{HUB}{repository} was not written: {first_line(error)}. `hf auth login` signs in"
             ) from error
 
 

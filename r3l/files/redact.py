@@ -49,16 +49,21 @@ def hide_address(url: str) -> None:
         hide(unquote(user))
 
 
-def hide_fields(fields: Any) -> None:
+def hide_fields(fields: Any, secret: bool = False) -> None:
     """Mask from now on the texts in a request's fields whose names say that they are secret.
 
-    Such names contain api_key, Authorization, password and the like. Mappings in mappings are searched, lists
-    are not. Of a text like ``Bearer KEY`` the last word is masked too.
+    Such names contain api_key, Authorization, password and the like; all texts below such a name are masked,
+    in lists and mappings at any depth. Of a text like ``Bearer KEY`` the last word is masked too. ``secret``:
+    whether ``fields`` itself stands below such a name.
     """
-    for name, value in fields.items() if isinstance(fields, Mapping) else ():
-        if isinstance(value, str) and _SECRET_NAME.search(name):
-            hide(value, value.split()[-1] if value.split() else "")  # Bearer KEY, and KEY
-        hide_fields(value)
+    if isinstance(fields, Mapping):
+        for name, value in fields.items():
+            hide_fields(value, secret or bool(_SECRET_NAME.search(str(name))))
+    elif isinstance(fields, list | tuple):
+        for value in fields:
+            hide_fields(value, secret)
+    elif secret and isinstance(fields, str):
+        hide(fields, fields.split()[-1] if fields.split() else "")  # Bearer KEY, and KEY
 
 
 def masked(text: str, shortest: int = IN_DATA) -> str:

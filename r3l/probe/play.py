@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Critique, Outcome
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, first_line
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, Turn
@@ -132,7 +132,7 @@ def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
             raise ValueError("their digest is another")
         return _ATTEMPTS.validate_python(line["attempts"])
     except ValueError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise DataError(
             f"{where}: these are not the attempts that were written ({reason}); delete this line, and they "
             "are played again"

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired
 
 import numpy as np
 from pydantic import ValidationError
@@ -23,9 +23,6 @@ from r3l.files.unpacking import LINES, most, unpacked
 from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import MANIFEST
 from r3l.runs.trajectory_log import FILE, LoggedTrajectory, TrajectoryLine
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 Line = dict[str, Any]

@@ -147,7 +147,7 @@ def _versions() -> Iterator[Finding]:
     # Ask that environment's own Python, since this process runs in another one.
     done = subprocess.run([python, "-c", LIST_PACKAGES], capture_output=True, text=True)
     if done.returncode:
-        error_line = done.stderr.strip().splitlines()[-1]
+        error_line = (done.stderr.strip() or f"{python} ended with {done.returncode}").splitlines()[-1]
         yield Finding("Trinity's environment", False, error_line, f"delete it and {MAKE}")
         return
 

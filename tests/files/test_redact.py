@@ -63,3 +63,16 @@ def test_no_file_is_written_with_a_secret(monkeypatch, tmp_path):
     rewrite_jsonl(tmp_path / "more", [{"a": SECRET}])
     for path in tmp_path.iterdir():
         assert "secret" not in path.read_text() and "***" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "mcp", "api_key": "SECRETSECRET"}]},
+        {"headers": {"Authorization": ["Bearer SECRETSECRET"]}},
+        {"authorization": {"value": "SECRETSECRET"}},
+    ],
+)
+def test_secrets_in_lists_and_below_a_secret_name_are_hidden(fields):
+    hide_fields(fields)
+    assert masked("the key SECRETSECRET") == "the key ***"

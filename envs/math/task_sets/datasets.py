@@ -27,7 +27,7 @@ from typing import Any
 from r3l.envs.math.task_sets.arithmetic import TEMPLATED, rows
 from r3l.envs.math.task_sets.published import ORIGINS, Fields, Origin, rows_of
 
-from r3l.core.errors import ConfigError, DataError, check_known
+from r3l.core.errors import ConfigError, DataError, check_known, first_line
 from r3l.files.json_files import read_json
 from r3l.files.unpacking import bounded_lines, most
 
@@ -223,7 +223,7 @@ def _download(name: str, origin: Origin) -> list[Path]:
         return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
-            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} "
+            f"set {name!r} cannot be had from the hub ({repository}, {file}): {first_line(error)} "
             f"Give a folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 
