@@ -22,7 +22,7 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove half-written files that killed processes of this machine left directly in ``folders``.
+    """Remove half-written files and folders of killed processes of this machine, directly in ``folders``.
 
     A folder whose replacement was interrupted gets its old content back, unless the new one is there. Missing
     ``folders`` are skipped. The caller must have locked them.

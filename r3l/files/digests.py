@@ -102,7 +102,7 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
     name_of_cache = hashlib.sha256("\n".join(path for _, path, _, _ in files).encode()).hexdigest()
     cached = cache_folder("digests") / f"{name_of_cache}.json"
     key: list[list[str | int]] = [list(file) for file in files]
-    with suppress(DataError):  # a damaged cache is written again
+    with suppress(DataError, OSError):  # a damaged or unreadable cache is written again
         if not small and cached.is_file() and (known := read_json(cached, CachedDigest))["files"] == key:
             return known["sha256"]
 

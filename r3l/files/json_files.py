@@ -117,7 +117,8 @@ def read_jsonl_columns(
 
     A value is None where a line lacks the key; without a file each key has []. Read is the first of the
     :func:`variants` of ``path`` that exists; with ``content``, its bytes, ``path`` is the file itself.
-    ``model``: of a line, which all lines are checked against, with DataError, as in :func:`read_jsonl`.
+    ``model``: of a line, which all lines are checked against on the first read, with DataError, as in
+    :func:`read_jsonl`.
 
     Columns are kept in the cache folder by the sha256 of the bytes that they were read from, so those of a
     changed file are never returned. Unpacking and checking the lines again takes ten times as long. Columns

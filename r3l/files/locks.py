@@ -19,10 +19,9 @@ def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: fl
     """Lock ``path``, a folder or file to be written, for this process while the block runs.
 
     ``lock``: the file that is locked, by default one next to ``path`` that is removed at the end; its folder
-    is made. Only processes that lock too are kept out. ``option``:
-    the command-line option that the error message tells the user to change. Raises RunDirectoryError if
-    another process holds the lock for more than ``wait`` seconds (-1: wait without limit), or if the lock
-    file cannot be written.
+    is made. Only processes that lock too are kept out. ``option``: the command-line option that the error
+    message tells the user to change. Raises RunDirectoryError if another process holds the lock for more than
+    ``wait`` seconds (-1: wait without limit), or if the lock file cannot be written.
     """
     # The system frees the lock when the process ends, however it ends.
     file = lock or path.with_name(f".{path.name}.lock")

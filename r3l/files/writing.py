@@ -60,7 +60,9 @@ def replacing(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill, which takes the name ``folder`` at once when the block has ended.
 
     A reader sees the old folder or the complete new one, even if the writer is killed; if the block raises,
-    the old one stays. Raises RunDirectoryError if the disk is full or cannot be written.
+    the old one stays. Where names cannot be exchanged (NFS) the folder is missing for a moment, and
+    :func:`remove_unfinished` gives a killed writer's old one back. Raises RunDirectoryError if the disk is
+    full or cannot be written.
     """
     temporary = _temporary(folder)
     shutil.rmtree(temporary, ignore_errors=True)  # of a killed process that had the same number
@@ -152,7 +154,10 @@ def check_writable(path: Path) -> None:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raise RunDirectoryError if the disk of ``folder`` has less than ``needed`` bytes free."""
+    """Raise RunDirectoryError if the disk of ``folder`` has less than ``needed`` bytes free.
+
+    ``folder`` must exist (else FileNotFoundError).
+    """
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RunDirectoryError(

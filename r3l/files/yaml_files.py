@@ -34,8 +34,8 @@ def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
     """The keys and values of ``content``, the bytes of the file ``path``.
 
     Raises ConfigError naming ``path`` for text that is not YAML, a key that is set twice, a value that JSON
-    does not have (such as a date), a file too large or too deeply nested, and one that is not a mapping of
-    names to values.
+    does not have (such as a date; .nan and .inf are read), a file too large or too deeply nested, and one
+    that is not a mapping of names to values.
     """
     if len(content) > LARGEST:
         raise ConfigError(f"{path} has {len(content)} bytes; a configuration may have at most {LARGEST}")

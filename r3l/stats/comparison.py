@@ -218,7 +218,8 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
 def minimum_detectable_effect(seeds: int, level: float = ALPHA, power: float = POWER) -> float:
     """The smallest true mean difference that ``seeds`` (2 or more) pairs show with probability ``power``.
 
-    In standard deviations of the paired differences over seeds; the test is two-sided at ``level``. Cached.
+    In standard deviations of the paired differences over seeds; the test is two-sided at ``level``, which
+    must be below ``power`` (else ValueError). Cached.
     """
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stdtrit(seeds - 1, 1 - level / 2)) + 1

@@ -103,7 +103,8 @@ def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[
 def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction]:
     """The prediction of each point's y by the line through the other points, in the order of the points.
 
-    Raises ValueError for fewer than MIN_POINTS + 1 (5) points, or as :meth:`Line.through`.
+    ``x_N``, ``y_N`` have one length. Raises ValueError for 1 to MIN_POINTS (4) points, or as
+    :meth:`Line.through`; [] for none.
     """
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
     others = [np.arange(len(x)) != k for k in range(len(x))]

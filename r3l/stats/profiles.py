@@ -14,8 +14,8 @@ def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike
     """The share of runs with a score above each threshold tau of ``thresholds_X``, shape (X,).
 
     ``scores_E_S``: one score per seed, by environment. Mean over environments E of the mean over seeds of
-    1[score > tau]. Environments may have different numbers of seeds and weigh equally. Raises ValueError for
-    an environment without scores, and for values that are not finite.
+    1[score > tau]. Environments may have different numbers of seeds and weigh equally; there must be one.
+    Raises ValueError for an environment without scores, and for values that are not finite.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_E_X = np.array([(finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])
