@@ -63,9 +63,9 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
     ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: those of equal rewards;
     ``dropped/groups``: ``dropped``, the number of tasks whose groups were refused. ``entropy``: mean -log p
     of sampled tokens of base rollouts in ``groups`` but SFT groups (nats). ``reflection/distinct``: share of
-    different reflections, if there are any. ``played``: all trajectories of the step, of which ``groups`` need
-    not hold every base rollout (Critique-GRPO replaces one by its refinement). Failed rollouts are left out; a mean
-    without values is 0.
+    different reflections, if there are any. ``played``: all trajectories of the step, of which ``groups``
+    need not hold every base rollout (Critique-GRPO replaces one by its refinement). Failed rollouts are left
+    out; a mean without values is 0.
     """
     base = [t for t in played if t.kind is TrajectoryKind.BASE and not t.failed]
     policy = [group for group in groups if group.objective is Objective.POLICY]
