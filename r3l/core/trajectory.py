@@ -189,8 +189,8 @@ class Trajectory:
     def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
         """Set the teacher's log-probs of all S sampled tokens, in order; replaces the trajectory's turns.
 
-        None: the log-probs recorded in sampling, as if the hint changed nothing. Raises ValueError for another
-        number of values than S.
+        None: the log-probs recorded in sampling, as if the hint changed nothing. Raises ValueError for
+        another number of values than S.
         """
         if logprobs_S is None:
             logprobs_S = [value for turn in self.turns for value in turn.logprobs]

@@ -122,7 +122,8 @@ def clock(seconds: float) -> str:
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yield ``items`` one by one while a progress bar with ``label`` on stderr counts them.
 
-    ``total``: their number; None: the length of ``items``. Raises TypeError, at the first item, if it has none.
+    ``total``: their number; None: the length of ``items``. Raises TypeError, at the first item, without
+    one.
     """
     if total is None:
         if not isinstance(items, Sized):

@@ -93,7 +93,7 @@ def operations(task: Task) -> list[Operation]:
 def solution(task: Task) -> list[str]:
     """The lines of a correct response, each with its line break; the boxed answer is last.
 
-    Raises KeyError for a task that this module did not generate, since its payload has no ``start``.
+    Raises DataError for a task that this module did not generate.
     """
     lines = []
     due = operations(task)

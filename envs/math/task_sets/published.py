@@ -139,8 +139,8 @@ ORIGINS = {
 def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """The rows of a .parquet or JSON-lines file, one after the other; of a .parquet file only ``columns``.
 
-    None: all columns. Raises DataError for a missing or damaged .parquet file and for a line that is no JSON
-    object, OSError for a missing JSON-lines file, UnicodeDecodeError for one that is not UTF-8.
+    None: all columns. Raises DataError for a missing or damaged file, one that is not UTF-8, and a line that
+    is no JSON object.
     """
     if path.suffix == ".parquet":
         import pyarrow

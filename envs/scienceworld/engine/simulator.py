@@ -95,7 +95,8 @@ class ScienceWorldEngine:
         """Restart ``task`` and return the simulator's own solution. Takes seconds and much memory.
 
         The simulator stays slow, since it then computes a path at each start: use a separate engine, never
-        rollouts'. ``reset`` must follow before a step. The task's payload, with all three keys, is not checked.
+        rollouts'. ``reset`` must follow before a step. The task's payload, with all three keys, is not
+        checked.
         """
         payload = task.payload
         self._started = False

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 ASIDE = 0.16  # rows, of the early difference above and of the final one below a method's line
 THICK = 0.5  # rows, of a bar
 SCORED = 0.55  # tint of the bar of scored tokens
-FARTHEST = (
-    0.5  # of differences: one beyond is an arrow at the edge with its value, so that others can be read
-)
+FARTHEST = 0.5  # of differences; one beyond it is an arrow at the edge, so that others can be read
 GAP = 0.5  # rows, above the name of an environment
 TITLES = ("success minus GRPO's", "tokens an update", "gain per million")
 UNITS = ("share of tasks", "thousands", "success per million sampled")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.config import load_method, resolve, variant
+from r3l.config import MethodConfig, resolve, variant
+from r3l.config.method import method_files
 from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
 from r3l.report.frame import budgets, by_bench, by_method
@@ -77,16 +78,15 @@ def settings(runs: pd.DataFrame) -> Table:
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
     usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
-    extended: dict[str, str] = {}  # by method: the one that it extends, or itself
-    labels: dict[str, str] = {}  # of the extended methods; reading a method's files for each run is slow
+    # By method: the file of the one that it extends, or its own. Reading files for each run is slow.
+    parents: dict[str, MethodConfig] = {}
     for row in runs[["tier", "env", "method", "label", "manifest"]].itertuples():
         run, name = row.manifest["run"], variant(row.method).method
         like = ""
         with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
-            if name not in extended:
-                extended[name] = load_method(name).extends or name
-                labels[extended[name]] = load_method(extended[name]).label
-            like = extended[name]
+            if name not in parents:
+                parents[name] = method_files(name)[-2:][0]
+            like = parents[name].method
             if (row.tier, row.env, like) not in usual:
                 paper = f"{like}@profile=paper"
                 defaults = resolve(row.tier, row.env, paper, 0).method_settings
@@ -94,7 +94,7 @@ def settings(runs: pd.DataFrame) -> Table:
                 usual[row.tier, row.env, like] = json.loads(json.dumps(dict(defaults)))
         texts = (
             row.label,
-            labels[like] if like and like != name else "",
+            parents[name].label if like and like != name else "",
             _lines(run["method_settings"], usual.get((row.tier, row.env, like), {})),
             run["profile"],
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",

@@ -45,6 +45,8 @@ def test_the_solution_is_a_line_for_each_operation():
     assert operations(ANN) == [Operation("finds", 7), Operation("eats", 5)]
     with pytest.raises(DataError, match="no 'operations'"):
         operations(Task("x", "math", "test", "", {"problem": "?", "answer": "1"}))
+    with pytest.raises(DataError, match="no 'operations'"):
+        solution(Task("x", "math", "test", "", {"problem": "?", "answer": "1"}))
 
 
 @given(st.sampled_from(sorted(BUCKETS)), st.integers(0, 10**6), st.integers(1, 4))
