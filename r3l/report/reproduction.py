@@ -40,7 +40,8 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
     ``stored_success``: test success of the stored run, always given. ``equal``: number of episodes that agree
     in every stored field, the transcript's hash included. ``verdict``: "another configuration"; "identical";
     "within the interval" or "outside the interval", which is Wilson's 95 % interval of the stored run's
-    success (``interval``). ``differs``: sentences on versions and hardware, which may explain a difference.
+    success (``interval``). ``differs``: sentences on versions of packages and on hardware that differ or that
+    one of the runs did not record; they may explain a difference.
     Keys that do not apply are missing.
     """
     row: Row = {"stored_success": float(old.success)}
@@ -51,14 +52,13 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
         return row | {"verdict": "identical"}
 
     # What may explain the difference, and whether chance in one run's episodes can.
-    differs = []
-    ours, theirs = fresh.manifest, old.manifest
-    for name in sorted({*ours["versions"], *theirs["versions"]}):
-        here, there = ours["versions"].get(name), theirs["versions"].get(name)
-        if here != there:
-            differs.append(f"{name} {here}, stored {there}")
-    if ours["hardware"] != theirs["hardware"]:
-        differs.append("other hardware")
+    differs = [
+        f"{name} {fresh.manifest[part].get(name, 'not recorded')}, "
+        f"stored {old.manifest[part].get(name, 'not recorded')}"
+        for part in ("versions", "hardware")
+        for name in sorted({*fresh.manifest[part], *old.manifest[part]})
+        if fresh.manifest[part].get(name) != old.manifest[part].get(name)
+    ]
     interval = one_run_interval(old)
     inside = interval_verdict(interval, float(fresh.success)) is Verdict.INCONCLUSIVE
     return row | {

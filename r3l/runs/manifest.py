@@ -217,7 +217,8 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """This machine: ``machine`` (such as x86_64), ``cpus`` (number), ``gpu`` (name of the first, or None).
+    """This machine: ``machine`` (such as x86_64), ``vectors`` (the CPU instructions that torch uses, such as
+    AVX2 or AVX512), ``cpus`` (number), ``gpu`` (name of the first, or None).
 
     Reports say so if runs of several machines are compared.
     """
@@ -225,6 +226,8 @@ def hardware() -> dict[str, Any]:
 
     return {
         "machine": platform.machine(),
+        # Sums over wider vectors round otherwise, which can change every later token of a run.
+        "vectors": torch.backends.cpu.get_cpu_capability(),
         "cpus": os.cpu_count(),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
     }

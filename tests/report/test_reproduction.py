@@ -58,7 +58,8 @@ def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(f
     """59 of 200 solved: Wilson's interval is 0.236 to 0.362 by hand. One more solved is inside, 20 more are
     not."""
     manifest = read_json(fresh / "manifest.json")
-    change(fresh / "manifest.json", versions=manifest["versions"] | {"numba": "1"})
+    versions = manifest["versions"] | {"numba": "1"}
+    change(fresh / "manifest.json", versions=versions, hardware=manifest["hardware"] | {"vectors": "AVX2"})
     for more, verdict in ((1, "within the interval"), (20, "outside the interval")):
         solve(fresh, more)
         row = of_one(fresh)
@@ -66,6 +67,7 @@ def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(f
         assert row["interval"] == [pytest.approx(0.236, abs=5e-4), pytest.approx(0.362, abs=5e-4)]
         (line,) = lines([row])
         assert f"{200 - more} of 200 episodes equal" in line and "numba 1, stored " in line
+        assert "vectors AVX2, stored not recorded" in line
 
 
 def solve(run, more):
