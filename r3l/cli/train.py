@@ -50,6 +50,8 @@ def train(
     from r3l.config import TierConfig, load, resolve, variant
     from r3l.runs import forecast
     from r3l.runs.loggers import LOGGERS
+    from r3l.runs.metrics import read_metrics
+    from r3l.runs.result import final_scores
 
     for name in logger or []:
         check_known("logger", name, LOGGERS)
@@ -59,7 +61,9 @@ def train(
     where = run_dir or default_run_dir(run)
     times = forecast.StepTimes()
     result = train_run(run, where, [*(logger or ()), times], minutes, set_aside)
-    text = f"{_sentences(run, result)}\nin {where}\nnext: r3l evaluate {where}"
+    # Not those of a result that an earlier version left, whose group means may be too low.
+    final = final_scores(read_metrics(where))
+    text = f"{_sentences(run, result, final)}\nin {where}\nnext: r3l evaluate {where}"
 
     # A shortened run that was measured from its first step forecasts the configured one.
     shortened = [change for change in overrides or () if change.startswith("train.steps=")]
@@ -77,12 +81,11 @@ def train(
     print_result(result, as_json, text)
 
 
-def _sentences(run: Run, result: Mapping[str, Any]) -> str:
-    """The final training metrics of a run, as sentences."""
+def _sentences(run: Run, result: Mapping[str, Any], final: Mapping[str, float]) -> str:
+    """The ``final`` training metrics of a run, as sentences."""
     from r3l.runs.result import FINAL_WINDOW
 
     head = f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps."
-    final = result["final"]
     if "train/success" not in final:
         return f"{head} Nothing was trained."
     # Success by task group, and the rollouts that an error of the environment ended.

@@ -30,7 +30,7 @@ from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
 from r3l.runs.metrics import COLLECT_SECONDS, read_metrics, totals
-from r3l.runs.result import Result, final_scores
+from r3l.runs.result import SCHEMA, Result, final_scores
 from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import find_further
 
@@ -243,9 +243,15 @@ def _verify_training(run: Run, run_dir: Path) -> None:
     """Compute result.json again from metrics.jsonl; check the curve's updates, and its end."""
     result = read_json(run_dir / RESULT, Result)
     metrics = read_metrics(run_dir)
+    schema = result["schema"]  # final means follow the rule of their time
+    if schema not in (1, SCHEMA):
+        raise DataError(
+            f"{run_dir / RESULT}: 'schema' is {schema}, and this version of r3l knows 1 to {SCHEMA}: the "
+            "file was changed (restore it: git checkout), or a later version wrote it (verify it with that)"
+        )
     _check_equal(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _check_equal(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
-    _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics))
+    _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics, schema))
 
     # A point after the last update was played with the weights, tasks and seeds of the evaluation.
     points = {point["step"]: point for point in read_jsonl(run_dir / CURVE, CurvePoint)}

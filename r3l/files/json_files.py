@@ -14,11 +14,14 @@ import json
 import logging
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from inspect import getsource
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any, NotRequired, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -120,16 +123,18 @@ def read_jsonl_columns(
     ``model``: of a line, which all lines are checked against on the first read, with DataError, as in
     :func:`read_jsonl`.
 
-    Columns are kept in the cache folder by the sha256 of the bytes that they were read from, so those of a
-    changed file are never returned. Unpacking and checking the lines again takes ten times as long. Columns
-    that were not read for 30 days are removed.
+    Columns are kept in the cache folder by the sha256 of the bytes that they were read from and by what
+    ``model`` checks, so those of a changed file are never returned, nor those that a laxer model let pass.
+    Unpacking and checking the lines again takes ten times as long. Columns that were not read for 30 days
+    are removed.
     """
     if content is None:
         path = next((variant for variant in variants(path) if variant.is_file()), path)
         content = path.read_bytes() if path.is_file() else b""
 
-    # Looked up by content and names. A cache that is damaged, or of another form, is written again.
-    key = hashlib.sha256(hashlib.sha256(content).digest() + "\0".join(names).encode()).hexdigest()
+    # Looked up by content, model and names. A cache that is damaged, or of another form, is written again.
+    decisive = "\0".join((hashlib.sha256(content).hexdigest(), _digest_of_model(model), *names))
+    key = hashlib.sha256(decisive.encode()).hexdigest()
     cached = cache_folder("columns") / key[:2] / f"{key}.json"
     with suppress(OSError, ValueError):
         columns: dict[str, list[Any]] = from_json(cached.read_bytes())
@@ -155,6 +160,27 @@ def read_jsonl_columns(
         write_atomic(cached, json.dumps(columns, separators=(",", ":")).encode())
         remove_unused(cache_folder("columns"), UNUSED)
     return columns
+
+
+@cache
+def _digest_of_model(model: Any) -> str:
+    """The sha256, in hex, of all that ``model`` checks: pydantic's schema, and the source of own functions.
+
+    Another process of the same code gets the same digest.
+    """
+
+    def plain(schema: Any) -> Any:
+        if isinstance(schema, Mapping):
+            return {key: plain(value) for key, value in schema.items()}
+        if isinstance(schema, (list, tuple)):
+            return [plain(value) for value in schema]
+        if isinstance(schema, FunctionType):
+            return getsource(schema)
+        return schema.__qualname__ if isinstance(schema, type) else repr(schema)
+
+    text = repr(plain(_adapter(model).core_schema))
+    text = re.sub(r":\d{7,}", "", text)  # addresses in memory, by which pydantic tells apart equal names
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

@@ -15,6 +15,7 @@ from r3l.files.json_files import Number, read_json
 from r3l.runs.metrics import read_metrics
 from r3l.runs.run_dir import RESULT
 
+SCHEMA = 2  # of result.json; :func:`final_scores` has what changed
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
 
@@ -39,9 +40,9 @@ class RunIdentity(TypedDict):
 class Result(RunIdentity):
     """result.json of a finished run.
 
-    ``budget``: totals over all steps. ``final``: mean training scores of the last 5 steps. ``checkpoint`` is
-    None if nothing was trained; the digest is then that of the base checkpoint, which is not copied, or None
-    for a model at a server.
+    ``budget``: totals over all steps. ``final``: mean training scores of the last 5 steps, by the rule of
+    the ``schema`` (:func:`final_scores`). ``checkpoint`` is None if nothing was trained; the digest is then
+    that of the base checkpoint, which is not copied, or None for a model at a server.
     """
 
     profile: str
@@ -61,7 +62,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
     weights = None if run.served else base_weights(run.inputs())
     metrics = read_metrics(run_dir)
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "cell": run.cell,
         "tier": run.tier,
         "label": run.label,
@@ -98,11 +99,18 @@ def finished_result(run: Run, run_dir: Path) -> Result | None:
     return content if checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
 
 
-def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the ``train/`` metrics over the last FINAL_WINDOW (5) steps; {} without steps.
+def final_scores(metrics: Sequence[Mapping[str, float]], schema: int = SCHEMA) -> dict[str, float]:
+    """Means of the ``train/`` metrics over those of the last FINAL_WINDOW (5) steps that have the metric.
 
-    ``metrics``: of each step, in order. Where a step lacks a metric of another one, it counts as 0.
+    Every step counts alike. Success in a task group is missing in a step without rollouts of that group;
+    schema 1 of result.json counted it as 0, so that the group's mean was too low. ``metrics``: of each step,
+    in order. {} without steps. Raises ValueError for a ``schema`` that is neither 1 nor SCHEMA.
     """
+    if schema not in (1, SCHEMA):
+        raise ValueError(f"schema {schema} is not 1 or {SCHEMA}")
     window = metrics[-FINAL_WINDOW:]
-    keys = sorted({k for row in window for k in row if k.startswith("train/")})
-    return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}
+    final: dict[str, float] = {}
+    for key in sorted({k for row in window for k in row if k.startswith("train/")}):
+        values = [row[key] for row in window if key in row]
+        final[key] = sum(values) / (len(window) if schema == 1 else len(values))
+    return final

@@ -4,17 +4,21 @@ refused."""
 import json
 import lzma
 import os
+import subprocess
+import sys
 import time
-from typing import NotRequired
+from typing import Annotated, Literal, NotRequired
 
 import pandas as pd
 import pytest
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
 from r3l.files.cleanup import DAY
 from r3l.files.json_files import (
+    Number,
     columns_path,
     read_jsonl,
     read_jsonl_columns,
@@ -153,3 +157,44 @@ def test_a_wrong_value_is_named_by_its_line_in_either_form(tmp_path, read_column
     for _ in range(2):  # nothing wrong is kept
         with pytest.raises(DataError, match=r"a\.json.*, line 2: key 'step' is 'two'"):
             read_columns_of("a.jsonl")
+
+
+def _not_empty(text: str) -> str:
+    assert text, "is empty"
+    return text
+
+
+def _any_text(text: str) -> str:
+    return text
+
+
+MODELS = {  # what passes a laxer model and not a stricter one: the line, the two types of its key
+    "a range": (-1, int, Annotated[int, Field(ge=0)]),
+    "infinite numbers": (float("inf"), float, Number),
+    "a list of values": ("lost", str, Literal["won", "open"]),
+    "a nested model": ({"loss": 1.0}, TypedDict("Inner", {"loss": float}), Line),
+    "a function": ("", Annotated[str, AfterValidator(_any_text)], Annotated[str, AfterValidator(_not_empty)]),
+}
+
+
+@pytest.mark.parametrize("what", MODELS)
+def test_columns_that_a_laxer_model_let_pass_are_checked_again(tmp_path, monkeypatch, what):
+    """As a later version of r3l meets them, whose model has the same name and keys."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    value, lax, strict = MODELS[what]
+    rewrite_jsonl(tmp_path / "a.jsonl", [{"step": 1, "value": value}])
+    laxer, stricter = (TypedDict("Row", {"step": int, "value": kind}) for kind in (lax, strict))
+    for names in (("step",), ("step", "value")):
+        assert read_jsonl_columns(tmp_path / "a.jsonl", laxer, names)["step"] == [1]
+        with pytest.raises(DataError, match="line 1: key 'value"):
+            read_jsonl_columns(tmp_path / "a.jsonl", stricter, names)
+
+
+def test_kept_columns_are_found_by_another_process(tmp_path, monkeypatch):
+    """Columns are looked up by nothing that differs from process to process, such as an address."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    rewrite_jsonl(tmp_path / "metrics.jsonl", [{"step": 1}])
+    code = f"from pathlib import Path\nfrom r3l.runs.metrics import read_kept\nread_kept(Path({str(tmp_path)!r}))"
+    for seed in "01":
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
