@@ -59,7 +59,7 @@ class SecondTry:
 async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
     """Play a rollout; if it fails, have it criticised by ``settings.feedback`` and retry from the start.
 
-    ``member``: index of the rollout among those of its task, part of its seed address. Nothing follows a
+    ``member``: index of the rollout within its task, part of its seed address. Nothing follows a
     rollout whose environment broke down. Both attempts and the critique are counted and logged in ``ctx``.
     """
     episode = await play(ctx, task, member)

@@ -96,7 +96,7 @@ class DAPO(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """N trajectories of a task: those of a dropped group do not train."""
+        """N trajectories of a task; a dropped group does not train."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -78,7 +78,7 @@ class ERLSettings(GRPOSettings, RestartSettings):
 
 
 class ERL(GRPO):
-    """GRPO over first attempts, reflections and guided second attempts, each kind in a group of its own.
+    """GRPO over first attempts, reflections and guided second attempts, each kind in its own group.
 
     A second attempt that succeeds is also imitated without its guidance (``distil``).
     """

@@ -43,8 +43,8 @@ class GiGPO(GRPO):
     def advantages(self, group: Group) -> list[np.ndarray]:
         """A(episode) + omega A(turn) on the tokens of each turn, shape (T,) per trajectory.
 
-        A(episode) compares the returns of the group's trajectories, A(turn) those of turns that start from
-        the same state. A turn whose state no other turn has gets A(turn) = 0.
+        A(episode) compares the returns of the group's trajectories, A(turn) the returns of turns that start
+        from the same state. A turn whose state no other turn has gets A(turn) = 0.
         """
         s = self.settings
         returns_G = group.returns_G()

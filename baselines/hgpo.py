@@ -69,7 +69,7 @@ class HGPO(GRPO):
         s = self.settings
         returns = turn_returns(group, s.gamma)
 
-        # Levels of each turn: (weight, advantage), those of the longest histories last.
+        # Levels of each turn: (weight, advantage), the longest histories last.
         levels: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
         for length in range(1, s.history + 2):
             weighed_length = length + 1 if s.level_weight == "released" else length

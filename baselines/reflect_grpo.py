@@ -43,7 +43,7 @@ async def reflect_and_restart(
     """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start under that.
 
     There is no retry if the reflection is invalid or finds nothing to improve, and no reflection if the
-    environment failed. ``member``: index of the rollout among those of its task, part of its seed address.
+    environment failed. ``member``: index of the rollout within its task, part of its seed address.
     All is counted and logged in ``ctx``.
     """
     episode = await play(ctx, task, member)

@@ -1,4 +1,4 @@
-"""RLTF: learning from text feedback (arXiv 2602.02482). A failed attempt is criticised and tried once more.
+"""RLTF: learning from text feedback (arXiv 2602.02482). A failed attempt is criticised and tried again.
 
 Both attempts learn by policy gradient. The setting ``learn`` says what else is trained:
 
@@ -155,7 +155,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
     def advantages(self, group: Group) -> np.ndarray:
         """(r - baseline) * weight, shape (G,), with the group's ``weight`` and ``baseline``.
 
-        Without a baseline of its own, the mean of its returns. A second attempt that is alone in its group
+        A group without a baseline uses the mean of its returns. A second attempt that is alone in its group
         equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()

@@ -1,4 +1,4 @@
-"""Teacher: rollouts that are scored once more with a hint in their prompt (SDPO, SDAR, RLSD, AgentOPSD).
+"""Teacher: rollouts that are scored again with a hint in their prompt (SDPO, SDAR, RLSD, AgentOPSD).
 
 The hint of a rollout is a solved sibling's actions, or feedback on its failure. The policy does not see it.
 The engine scores each rollout in its teacher's context before advantages are computed (r3l.core.trajectory).

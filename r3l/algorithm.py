@@ -104,7 +104,7 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
     sft_mode: Literal["separate", "reward1_singleton"] = option(
         "separate",
         "how the imitation loss is formed (A-9, A-11)",
-        "paper: a loss of its own (released code: groups of one with reward 1)",
+        "paper: a separate loss (released code: groups of one with reward 1)",
     )
     sft_trigger: Literal["improve", "solved_improve", "solved_improve_or_shorter"] = option(
         "improve",
@@ -199,7 +199,7 @@ class R3L(TrainedMethod[R3LSettings]):
         rollouts in all. The second, unless ``sft_coef`` is 0, has the trajectories to learn by SFT: retries
         that pass ``sft_trigger`` (by default a higher reward) with their reflections, and under
         ``sft_perfect_reflection`` reflections that find nothing to improve. (With ``sft_mode:
-        reward1_singleton`` each of these is a policy-gradient group of its own, with return 1.)
+        reward1_singleton`` each of these is its own policy-gradient group, with return 1.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)
@@ -315,8 +315,8 @@ class R3L(TrainedMethod[R3LSettings]):
     def advantages(self, group: Group) -> np.ndarray:
         """Advantages of a group's members, shape (G,): centred or standardised returns, then amplified.
 
-        Amplification (:func:`r3l.amplification.amplify`) raises those above 0 and those of the best reward.
-        It ends once more than the share ``amplify_until`` of training is done (``group.progress``).
+        Amplification (:func:`r3l.amplification.amplify`) raises advantages above 0 and of the best reward.
+        It ends when more than the share ``amplify_until`` of training is done (``group.progress``).
         """
         returns_G = group.returns_G()
         plain_G = self._unamplified(returns_G)

@@ -245,7 +245,7 @@ def reflection_request(
 ) -> list[Message]:
     """The messages that ask the policy for a reflection on a finished episode.
 
-    Their style is that of the environment's prompts (``dialogue.style``): the released code's words, or a
+    Their style follows the environment's prompts (``dialogue.style``): the released code's words, or a
     short request that follows the episode's dialog (``compact``), or complete instructions with a log of it.
     ``first``: the episode's first observation. ``prompts``: the messages before each of its responses.
     """

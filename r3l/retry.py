@@ -52,7 +52,7 @@ class RetrySettings(OptionModel):
 class PivotSettings(RetrySettings):
     """Options of retries that start at a pivot, a turn of the first attempt: which one, what is replayed.
 
-    ``pivot``: ``reflected`` (the reflection's), ``start``, ``random`` or ``oracle`` (that of the
+    ``pivot``: ``reflected`` (the reflection's), ``start``, ``random`` or ``oracle`` (the one of the
     environment's critic). ``replay``: ``whole`` or ``until_refused``.
     """
 
@@ -138,9 +138,9 @@ def restart_at(
 def guidance_text(
     reflection: ParsedReflection, settings: ReflectionSettings, release: FeedbackPrompts | None = None
 ) -> str | None:
-    """The text that guides a retry, by ``settings.guidance``: the whole reflection, its suggestion, or None.
+    """The text that guides a retry, by ``settings.guidance``: the reflection, its suggestion, or None.
 
-    ``release``: prompts of the released code, whose words then frame the whole reflection. None also if only
+    ``release``: prompts of the released code, whose words then frame the reflection. None also if only
     the suggestion is wanted and the reflection has none.
     """
     if settings.guidance == "none":
@@ -165,7 +165,7 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
     It returns them with and without guidance. ``place``: ``user_turn``: at the head of the user message.
     ``system_message``: at the end of the system prompt if the retry starts over, else as a system message of
     its own before the observation (released code; some chat templates forbid it, audit B-33). If the turn
-    has no new message (it continues a response), guidance is a message of its own.
+    has no new message (it continues a response), guidance is a separate message.
     """
     guidance = restart.guidance
 
@@ -211,7 +211,7 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     now = ctx.seen(await base.env.rewind(restart.turn - restart.after_refused))
 
     # Play on in a fork of the dialog. A second fork gets the same responses under unguided prompts: its
-    # prompt ids are those of the distilled trajectory.
+    # prompt ids belong to the distilled trajectory.
     guided = Trajectory(
         source.task,
         source.member,

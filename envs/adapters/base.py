@@ -64,7 +64,7 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """The contents of task ``number`` besides its number, in JSON types; part of the task set's hash.
+        """The contents of task ``number`` without its number, in JSON types; part of the task set's hash.
 
         Its key ``before``, if any, holds the messages to show before the first observation.
         """
@@ -133,7 +133,7 @@ class AdaptedDialogue(TaggedDialogue):
         After an invalid response it names the reason. The compact style uses the wording on which small
         models for single answers were trained.
         """
-        # No turn limit is named, since the environment may have a limit of its own.
+        # No turn limit is named, since the environment may have its own limit.
         if error is not None:
             return super().closing(reward, success, turns, error, response)
         if self.style == "compact":

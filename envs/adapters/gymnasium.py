@@ -75,7 +75,7 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
     at least ``solved_at``; if ``info`` has ``is_success``, that decides.
     """
 
-    arguments = GameArguments  # type: ignore[assignment] # of subclasses without arguments of their own
+    arguments = GameArguments  # type: ignore[assignment] # for subclasses without their own arguments
 
     @abstractmethod
     def make(self) -> Any:

@@ -1,6 +1,6 @@
 """Environments on an OpenEnv server: an engine is a session, a task is the seed passed to ``reset``.
 
-The session is our own and not that of the library's client: if a session is lost, the client silently opens
+The session is ours, not the library client's: if a session is lost, the client silently opens
 a new one, and an episode would continue in a game that was never started.
 """
 

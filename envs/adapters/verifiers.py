@@ -47,7 +47,7 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
     def payload(self, number: int) -> dict[str, Any]:
         """``task``: the library's hash of the task; ``before``: the messages before its first observation.
 
-        ``versions``: those of verifiers and, if it is installed as a package, of the taskset. Raises
+        ``versions``: versions of verifiers and, if it is installed as a package, of the taskset. Raises
         ConfigError as :meth:`loaded`, which it calls.
         """
         from r3l.envs.adapters.verifiers_engine import messages_before

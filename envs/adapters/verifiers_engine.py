@@ -48,7 +48,7 @@ def why_not(env: Any, task: Any) -> list[str]:
         reasons.append(f"{', '.join(needs_runtime)} needs a runtime")
 
     if type(env).start is not vf.Env.start:
-        reasons.append("it starts services of its own")
+        reasons.append("it starts its own services")
     if any(hasattr(getattr(type(task), name), "intercept") for name in dir(type(task))):
         reasons.append("it rewrites messages (@vf.intercept)")
     if any(_inspected(hook) is not vf.Trace for hook in task.hooks("stop")):
@@ -142,7 +142,7 @@ class VerifiersEngine(OneFileEngine):
             error = self._episode.exception()
             raise EngineError(f"task {task.id} ended before its first message: {error!r}") from error
         if [_as_text(message) for message in messages[:-1]] != task.payload["before"]:
-            raise DataError(f"task {task.id}: the first messages of its Env are not those of the task")
+            raise DataError(f"task {task.id}: its Env's first messages differ from the task's")
         return Observation(_as_text(messages[-1])["content"])
 
     async def _answer(self, response: str) -> Observation:
@@ -328,7 +328,7 @@ def _in_loop(work: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's engines, in a thread since the caller may run a loop of its own."""
+    """The event loop of this process's engines, in a thread since the caller may run its own loop."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="verifiers", daemon=True).start()
     return loop

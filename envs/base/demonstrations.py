@@ -69,7 +69,7 @@ class Demonstrator(ABC):
     ) -> Demonstration:
         """Play ``task`` with an erring agent, criticise the episode, and retry from the critique's turn.
 
-        ``variant``: number of the demonstration among those of the task; the agent's errors are drawn by task
+        ``variant``: number of the demonstration within its task; the agent's errors are drawn by task
         and variant, so the same two always give the same demonstration.
         """
 

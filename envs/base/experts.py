@@ -59,7 +59,7 @@ class WrongAction:
 class ScriptedExpert(ABC):
     """A scripted player of one episode, which knows only the texts that it has observed.
 
-    It chooses actions (correct ones, or errors by an error model) and judges those of others.
+    It chooses actions (correct ones, or errors by an error model) and judges other players' actions.
     """
 
     @abstractmethod

@@ -59,7 +59,7 @@ class OneFileEngine(ABC):
 class OneFileEnvironment(EnvironmentPackage[Options]):
     """Base class of an environment in one file; a subclass defines its engine and its problems.
 
-    ``name``: that of the file. ``domain``: subject of the environment, for prompts. ``rules``: instructions
+    ``name``: the file's name. ``domain``: subject of the environment, for prompts. ``rules``: instructions
     for the model. ``sizes``: number of tasks per split. A subclass with ``good_actions`` also has a critic
     and demonstrations.
     """

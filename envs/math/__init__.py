@@ -22,7 +22,7 @@ class MathOptions(AnswerOptions):
     """Settings of mathematics.
 
     ``extraction``: the rule that finds the answer in a response (``r3l.envs.base.answers``). Its value
-    ``released``, and that of ``grader``, is the rule of the paper's released code with its defects
+    ``released``, as of ``grader``, is the rule of the paper's released code with its defects
     (``r3l.envs.math.engine.answer_engine``). ``ask``: the form of response that full prompts ask for.
     ``tags``: a thought and the answer, each in tags; ``example``: the same with an example, as in the
     released code; ``boxed``: free text with the answer in a box at its end, as such models are mostly
@@ -93,7 +93,7 @@ class Math(EnvironmentPackage[MathOptions]):
         seen = datasets.frozen().get(task_set.partition("/")[0], {}).get("in_dapo", ())
         if not seen:
             return ""
-        return f"{len(seen)} of its problems stand in DAPO-Math-17k: {', '.join(seen)}"
+        return f"{len(seen)} of its problems are in DAPO-Math-17k: {', '.join(seen)}"
 
 
 ENVIRONMENT = Math()

@@ -33,7 +33,7 @@ def response(lines: Sequence[str], answer: str) -> list[str]:
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
     """The first line that differs from the worked solution's; its correction is the critique of the answer.
 
-    If all lines are right, the last one. ``lines``: those of a response, at least one.
+    If all lines are right, the last one. ``lines``: the lines of a response, at least one.
     """
     kind = puzzle(task.payload["puzzle"])
     right = solution(task)

@@ -178,7 +178,7 @@ def expert_of(task: Task, first: str) -> ScienceWorldExpert:
 def plan(expert: ScienceWorldExpert) -> list[str]:
     """The correct actions from here on, in order; [] if everything is done or the task has failed.
 
-    Those of the solution that are not done, with a ``teleport to`` before each in another place.
+    The solution's actions that are not done, with a ``teleport to`` before each in another place.
     """
     if expert.failed:
         return []

@@ -141,7 +141,7 @@ def try_template(tokenizer: Any) -> AroundResponse:
 
 
 def drops_thoughts(tokenizer: Any) -> bool:
-    """True if the chat template leaves the thought out of earlier responses, as those of thinking models do.
+    """True if the chat template drops the thought of earlier responses, as thinking models' templates do.
 
     Tried by rendering a dialog with the thought in <think> tags, and one with it in a message field of its
     own (which counts only if the template writes that field after a last response, as gpt-oss's does).

@@ -132,7 +132,7 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:
     """The configuration of workflows: a file's values, replaced by ``options`` (keys of that file).
 
-    The file is configs/workflow.yaml, or that of ``tier`` if it has its own. Options that are None change
+    The file is configs/workflow.yaml, or the one of ``tier`` if it has its own. Options that are None change
     nothing. Raises ConfigError for an unknown tier, key or value.
     """
     from r3l.workflow import plan

@@ -69,7 +69,7 @@ def compare(
 
     Baselines without a stored run, as in your own environment, are trained too. Default: seeds 0, 1
     and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and environments that both
-    methods have, and the stored runs of the method if you have none of it. `--results` needs `--offline`.
+    methods have, and the stored runs of the method if you have none. `--results` needs `--offline`.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 

@@ -66,7 +66,7 @@ def evaluate(
 
     The model acts without reflection or guidance. If a run plays another task set than its test set,
     results go to RUN_DIR/evaluations. In an environment `--protocol` sets the rules of a published
-    evaluation (docs/endpoints.md#protocols), `--tier` those of training. Default: the paper's protocol
+    evaluation (docs/endpoints.md#protocols), `--tier` the rules of training. Default: the paper's protocol
     (`r3l`) on published data, or tier nano for a model that this project made. A YAML file lists evaluations
     with these options (docs/endpoints.md#verifiers); options given here are the defaults of its lines.
 

@@ -169,7 +169,7 @@ class Planned(NamedTuple):
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     """Resolve and check an evaluation; its directory is ``out``, or by default the run's own under results/.
 
-    Raises an R3LError for whatever is wrong with it, before there is a directory: ConfigError for unknown
+    Raises an R3LError for any mistake in it, before a directory is made: ConfigError for unknown
     names, a server that does not answer or a chat template that cannot be used, DataError for missing tasks.
     """
     from r3l.runs.check_chat_template import try_dialogs
@@ -247,7 +247,7 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
             if other.run_dir == plan.run_dir and other.content != plan.content:
                 raise ConfigError(
                     f"{place} would be written into the folder of evaluations.{before}, {plan.run_dir}, with "
-                    "other requests or settings; play it in a command of its own, with --out"
+                    "other requests or settings; evaluate it in a separate command, with --out"
                 )
         plans.append(plan)
     return plans

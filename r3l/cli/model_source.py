@@ -51,7 +51,7 @@ class ModelSource:
             )
 
     def served_model(self, tokenizer: str | None = None) -> ServedModel:
-        """The model at the server, which is asked about it; without a name the only one there.
+        """The model at the server, found by a request; without a name the only one there.
 
         ``tokenizer``: used if the options name none. Raises ConfigError for an option that cannot be used,
         and ServerError if no model is named and the server does not list exactly one.

@@ -342,7 +342,7 @@ def teachers_of(
 def feedback_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
     """Rows on what feedback costs and gains, by environment and method, from the runs under ``results``.
 
-    None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: those of the
+    None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: all of the
     table. Raises DataError if none of them has run.
     """
     from r3l.report.feedback_per_token import ENVS, feedback_rows

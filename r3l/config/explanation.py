@@ -1,4 +1,4 @@
-"""Origins of a run's values: the file or option that sets each one, and its stated source."""
+"""Origins of a run's values: the file or option that sets each one, and the source given for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Explained(NamedTuple):
     """One value of a run by its dotted key, and where it comes from.
 
     ``place``: the configuration file, option (``--set``) or row that sets it, or ``default``. ``source``: the
-    reason stated there (a paper's section, our choice); '' if there is none.
+    reason given there (a paper's section, our choice); '' if there is none.
     """
 
     key: str

@@ -142,7 +142,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
             hint = f"; your own are found by {OWN[kind]}, {which}"
         raise ConfigError(unknown(kind[:-1], name, known) + hint)
 
-    # The first folder that has it; the name inside must be that of the file.
+    # The first folder that has it; the name inside must be the file's.
     candidates = [folder / f"{name}.yaml" for folder in (paths.CONFIGS / kind, *own_folders(kind))]
     path = next(path for path in candidates if path.is_file())
     content = path.read_bytes()
@@ -235,7 +235,7 @@ def key_paths(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Whether values of this type are models with keys of their own."""
+    """Whether values of this type are models with their own keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

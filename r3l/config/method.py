@@ -130,7 +130,7 @@ class MethodConfig(Strict):
     ``needs_stage``: tables show the method only in environments that have SFT before RL.
 
     ``rates`` holds tuned learning rates by tier and environment: ``{nano: {alfworld: 1e-4}}``; the key
-    ``nano@alpha=5`` has those of a variant. ``label``: its name in print. ``sources``: by dotted key
+    ``nano@alpha=5`` has the rates of a variant. ``label``: its name in print. ``sources``: by dotted key
     (``settings.alpha``), where the values come from.
     """
 
@@ -147,7 +147,7 @@ class MethodConfig(Strict):
     sources: dict[str, str]
 
     def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
-        """The settings that this file alone gives a run in ``scope``: key -> (value, stated source).
+        """The settings that this file alone gives a run in ``scope``: key -> (value, source).
 
         A key with a dot changes the run. What ``extends`` names is not read; :func:`settings_in` reads it.
         """
@@ -188,7 +188,7 @@ def source_in(sources: Mapping[str, str], key: str) -> str:
 def method_files(name: str) -> list[MethodConfig]:
     """Read the files of a method, lowest layer first: those that it ``extends``, then its own.
 
-    A file without ``code`` gets that of the file below. Raises ConfigError if none names code, or if a file
+    A file without ``code`` uses that of the file below. Raises ConfigError if none names code, or if a file
     is unknown or malformed.
     """
     config = load("methods", name, MethodConfig)
@@ -242,7 +242,7 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 
 class TunedRate(NamedTuple):
-    """A learning rate that `r3l tune` chose, the method whose file has it, and the source stated there."""
+    """A learning rate that `r3l tune` chose, the method whose file has it, and the source given there."""
 
     rate: float
     file: str

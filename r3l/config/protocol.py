@@ -6,7 +6,7 @@ The folder ``question_sets`` serves every environment that is a published set of
 A protocol is a layer of settings (r3l.config.resolution), so everything that decides a score is in the run
 and its fingerprint; a digest of these settings is part of the run's ``protocol``. Words describe the rest:
 the engine's rule of success, and how even a run without deviations differs from the original. They may be
-corrected without making earlier scores those of another protocol.
+corrected without assigning earlier scores to another protocol.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Layer(NamedTuple):
     prefix: str = ""
 
     def source(self, key: str) -> str:
-        """The stated reason for the value of a Run's dotted ``key``; '' if there is none."""
+        """The reason given for the value of a Run's dotted ``key``; '' if there is none."""
         if isinstance(self.sources, str):
             return self.sources
         return source_in(self.sources, self.section + key.removeprefix(self.prefix))

@@ -81,7 +81,7 @@ class Run(TierSettings):
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The model's name under results/ and in tables; ``MODEL@DIGITS`` (``served``) if a server has it.
 
-        ``inputs``: :meth:`inputs` as a manifest has them, by default those of this machine. Only a path or
+        ``inputs``: :meth:`inputs` as a manifest has them, by default this machine's. Only a path or
         hub id needs them, since its name ends with digits of a digest of the weights, or of the id.
         """
         if self.served:
@@ -92,7 +92,7 @@ class Run(TierSettings):
         """The folder of the run's seeds under results/: ``tier/env/model/method``.
 
         A slash in a variant's name becomes a dash. ``inputs``: :meth:`inputs` as a manifest has them, by
-        default those of this machine. Raises ConfigError if a part cannot be a folder.
+        default this machine's. Raises ConfigError if a part cannot be a folder.
         """
         parts = {"tier": self.tier, "environment": self.env, "model": self.model_name(inputs)}
         parts["method"] = self.method.replace("/", "-")
@@ -122,7 +122,7 @@ class Run(TierSettings):
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
         """16 hex digits of a hash over all that decides the run's result: settings and ``inputs``.
 
-        Equal ones mean equal numbers on the same kind of machine. ``inputs``: those of a manifest; by default
+        Equal hashes mean equal numbers on the same kind of machine. ``inputs``: of a manifest; by default
         :meth:`inputs`.
         """
         values = hashed(self.model_dump(mode="json"))
@@ -132,7 +132,7 @@ class Run(TierSettings):
     def differences(self, manifest: Mapping[str, Any]) -> list[str]:
         """``KEY is VALUE there and VALUE here`` for each difference between a manifest and this run.
 
-        Only keys that the fingerprint hashes are compared, sorted; inputs are those of this machine. [] if
+        Only keys that the fingerprint hashes are compared, sorted; inputs are this machine's. [] if
         both have one fingerprint. Another SCHEMA_VERSION is not listed.
         """
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})

@@ -19,7 +19,7 @@ from r3l.core.trajectory import Group, Objective, Trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One training sample of T tokens; arrays have shape (T,). Defaults are those of a row of the SFT stage.
+    """One training sample of T tokens; arrays have shape (T,). Defaults fit a row of the SFT stage.
 
     - ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: factor of each token's loss in the
       sum that is the loss of the step. ``advantage``: one number, or one per token.

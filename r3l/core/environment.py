@@ -16,7 +16,7 @@ from r3l.core.task import Task
 from r3l.core.text import Message, well_formed
 
 Style = Literal["full", "compact", "released"]
-Stop = Literal["end", "line"]  # a turn of the model is a whole response, or one line of it
+Stop = Literal["end", "line"]  # a turn of the model is a complete response, or one line of it
 
 
 class StopReason(StrEnum):
@@ -57,7 +57,7 @@ class Observation:
 
     - ``text``: the part that the policy is shown. ``done``: the engine has ended the episode.
     - ``admissible``: the actions that are possible now; empty if the environment has no such list.
-    - ``reward``: the reward of the complete episode if it ends here, not that of one step.
+    - ``reward``: the reward of the complete episode if it ends here, not the reward of one step.
     - ``success``: whether the task is solved, by the engine's own won or score field, never by ``done``.
     - ``invalid_action_reward``: the episode's reward if an invalid response to this observation ends it.
     - ``refused``: the environment did not carry out the action, because it does not allow it here.
@@ -212,7 +212,7 @@ class Dialogue(Protocol):
     - ``style``: ``full`` (complete instructions in our words), ``compact`` (observations only) or
       ``released`` (prompts of the paper's released code; ``release`` has those for reflections and
       critiques).
-    - ``stop``: whether a turn is a whole response or one line of it.
+    - ``stop``: whether a turn is a complete response or one line of it.
     - ``suggestion_optional``: the released code accepts reflections without a suggestion here
       (docs/audit.md, B-41).
     - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none. Read

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_released"]
-# Weights of a teacher: those that sampled, those of the base checkpoint, or an exponential average of the
+# Weights of a teacher: the ones that sampled, the base checkpoint's, or an exponential average of the
 # weights after each update.
 TeacherWeights = Literal["live", "frozen", "average"]
 
@@ -128,11 +128,11 @@ class Method(Criterion, Protocol):
         ...
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Whether the groups of one task (those of ``explore``) enter the batch; False drops all of them."""
+        """Whether a task's ``groups``, from ``explore``, enter the batch; False drops all of them."""
         ...
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of ``groups``, those of a step that train by policy gradient: one array for each."""
+        """The advantages of the ``groups`` of a step that train by policy gradient: one array for each."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class Method(Criterion, Protocol):
 
 
 class MethodSettings(OptionModel):
-    """Options of every trained method. The defaults are those of profile ``paper``.
+    """Options of every trained method. The defaults are profile ``paper``.
 
     Unknown keys and infinite numbers raise ValidationError. Codes such as (A-8) or (audit 4.4) refer to
     docs/audit.md. ``kl``: ``none``, or an estimator ``k1``, ``k2``, ``k3``. ``loss_agg``: ``traj_mean``,

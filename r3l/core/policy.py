@@ -11,7 +11,7 @@ from r3l.core.environment import Stop
 from r3l.core.seeds import Address
 from r3l.core.text import Message
 
-# One training sample: a whole dialog, or one response with its context.
+# One training sample: a complete dialog, or one response with its context.
 Samples = Literal["trajectory", "turn"]
 
 

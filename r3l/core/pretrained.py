@@ -22,7 +22,7 @@ UNLOADABLE = (
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
     """Load the model, tokenizer or config at ``where`` by ``kind.from_pretrained``; ``options`` are its own.
 
-    Raises ValueError for a model with code of its own (never run) and for an unreadable tokenizer.json;
+    Raises ValueError for a model with its own code (never run) and for an unreadable tokenizer.json;
     another model that cannot be loaded raises one of UNLOADABLE, this module's tuple of exceptions.
     """
     try:
@@ -31,14 +31,14 @@ def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
         if "trust_remote_code" not in str(error):
             raise
         raise ValueError(
-            "it has Python code of its own (auto_map), which r3l never runs; use a model of an architecture "
+            "it has its own Python code (auto_map), which r3l never runs; use a model of an architecture "
             "that transformers knows. If this is one, delete auto_map from its config.json and "
             "tokenizer_config.json"
         ) from error
     except Exception as error:
         if type(error) is not Exception:
             raise
-        raise ValueError(f"tokenizer.json: {error}") from error  # tokenizers has no class of its own
+        raise ValueError(f"tokenizer.json: {error}") from error  # tokenizers has no error class
 
 
 def load_tokenizer(where: str) -> Any:

@@ -236,7 +236,7 @@ class Continuation:
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """Play a base rollout of ``task``: from the start, without guidance, until it ends.
 
-    ``member``: index of the rollout among those of its task, part of its seed address. The caller closes the
+    ``member``: index of the rollout within its task, part of its seed address. The caller closes the
     returned episode. It is counted and logged in ``ctx``, and raises what :func:`continue_episode` raises.
     """
     env = ctx.pool.open()

@@ -23,7 +23,7 @@ UNLIKELY = -5.0
 
 
 class TrajectoryKind(StrEnum):
-    """The role of a trajectory among those of its task.
+    """The role of a trajectory within its task.
 
     ``base``: an attempt from the start, without guidance. ``reflection``, ``critique``: an episode followed
     by feedback on it. ``guided_retry``: an attempt under the guidance of feedback. ``distilled``: the same
@@ -124,10 +124,10 @@ class Trajectory:
 
     A *teacher* is the policy in a context that holds more than the one that trains: guidance, a solved
     attempt. Its context is ``teacher_prompt_ids`` of the turns. A distilled retry was sampled in it, so its
-    log-probs there are those of sampling. Any other trajectory with a teacher is scored in it by the engine,
+    log-probs there come from sampling. Any other trajectory with a teacher is scored in it by the engine,
     before advantages are computed.
 
-    - ``member``: index of the rollout among those of its task.
+    - ``member``: index of the rollout within its task.
     - ``reward``, ``success``: of the complete episode.
     - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
     - ``feedback``: the environment's closing message, which only requests for feedback show to the policy.
@@ -135,7 +135,7 @@ class Trajectory:
       rollout).
     - ``trainable``: the turns that carry gradient; None: all.
     - ``rescore``: the log-probs belong to another context (a distilled retry was sampled under guidance), so
-      the engine computes those of the sampling policy under this one.
+      the engine computes the sampling policy's log-probs under this one.
     - ``hint``: the text that only the teacher reads.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.
@@ -265,7 +265,7 @@ class Trajectory:
     def teacher_logprobs(self) -> np.ndarray:
         """Log-probabilities in the teacher's context, 0 on tokens that were not sampled; float32, shape (T,).
 
-        Without a teacher they are those of sampling. Raises ValueError if the trajectory has a teacher that
+        Without a teacher they come from sampling. Raises ValueError if the trajectory has a teacher that
         the engine has not scored yet.
         """
         if self.awaits_teacher:
@@ -276,7 +276,7 @@ class Trajectory:
         return self._over_turns(of_turns)
 
     def teacher_gap(self) -> np.ndarray:
-        """D: log-prob in the teacher's context minus that of sampling, 0 on prompt tokens, shape (T,).
+        """D: log-prob in the teacher's context minus the one in sampling, 0 on prompt tokens, shape (T,).
 
         Raises ValueError as :meth:`teacher_logprobs` does.
         """

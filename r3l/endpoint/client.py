@@ -81,7 +81,7 @@ class Endpoint:
                 api_key=key or "none",  # the client requires one; servers without keys ignore it
                 max_retries=ATTEMPTS - 1,
                 http_client=Connection(options, self.counts),
-                timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
+                timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the complete request
             )
             self._client.wait = wait
             if not options.is_openai:  # the package sends OPENAI_ORG_ID and OPENAI_PROJECT_ID to any server

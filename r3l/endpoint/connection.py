@@ -1,7 +1,7 @@
 """One attempt at a request: deadline, checks of the answer, counts of failures, and their errors.
 
 It is the HTTP client that the `openai` package sends through, because only there every attempt is seen:
-attempts are counted by how they failed; a deadline covers the whole answer, not the pause between two
+attempts are counted by how they failed; a deadline covers the complete answer, not the pause between two
 packets; and a body is bounded and checked, so that a request that got half a page is repeated.
 """
 

@@ -104,7 +104,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     """
     if status < 400 or status in (401, 403, 404, 429):
         return None
-    # Is it the context? Error codes decide, else the words of the message; never those of a chat template.
+    # Is it the context? Error codes decide, else the words of the message; never the chat template's.
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
         return None
 
-    # The numbers, from fields of their own (llama.cpp) or from the message.
+    # The numbers, from separate fields (llama.cpp) or from the message.
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
     input_limit = _number(_INPUT_LIMIT, said)
     return Room(

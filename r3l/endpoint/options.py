@@ -100,7 +100,7 @@ class EndpointOptions:
         except ValueError:
             valid = False
         if not valid:
-            # Whatever is before the last @ may be a password, and so may a query.
+            # Everything before the last @ may be a password, and so may a query.
             before, _, rest = self.url.partition("?")[0].rpartition("@")
             address = f"{MASK}@{rest}" if before else rest
             raise ConfigError(f"the server {address!r} must be an address such as http://localhost:8000")

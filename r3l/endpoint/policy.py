@@ -64,7 +64,7 @@ class MessagePolicy:
         if not self.same_template:
             log.warning(
                 "the server reads the first prompt as %d tokens, the model's own tokenizer and chat "
-                "template as %d: the scores are not those of the model as it was trained "
+                "template as %d: the scores do not show the model as it was trained "
                 "(docs/endpoints.md says how to serve it)",
                 *(read, own),
             )
@@ -175,7 +175,7 @@ class MessageConversation:
     def _joined(self) -> list[Message]:
         """The messages to send: lines of one response joined, and without thoughts if the server drops them.
 
-        A server with a reasoning parser gives the thought in a field of its own; others have it in the marks
+        A server with a reasoning parser gives the thought in a separate field; others have it in the marks
         of the model, [THINK] or channels. Templates drop such a thought, or refuse it; sent back in <think>
         tags it would be ordinary text to them, and stay in the prompt.
         """

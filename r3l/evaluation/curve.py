@@ -1,7 +1,7 @@
 """The held-out learning curve: the test task set, played at set updates while a run trains.
 
 ``curve.jsonl`` in the run's directory has one line for each update that ``evaluation.curve`` names. Tasks,
-seeds and temperature are those of the final evaluation, so that points of one run differ by its weights
+seeds and temperature are the final evaluation's, so that points of one run differ by its weights
 alone. Sampling is seeded by address, so training continues as it would without these episodes.
 """
 

@@ -87,7 +87,7 @@ class EpisodeCheck:
     - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
       played more often than the most frequent number of times.
     - ``success``: mean over played tasks of each task's mean, with its interval; ``over_episodes``: mean over
-      all episodes, those of unknown tasks included.
+      all episodes, unknown tasks included.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
     - ``stops``: number of episodes by stop reason.
     - ``at_limit``: (episodes with as many turns as the limit, successes among them, longer episodes); None
@@ -154,7 +154,7 @@ class EpisodeCheck:
                 lines.append(f"{what}: {', '.join(ids[:NAMED])}{more}")
         if self.missing:
             lines.append(
-                f"over the whole task set success is between {self.bounds[0]:.3f} (if all tasks that were "
+                f"over the complete task set success is between {self.bounds[0]:.3f} (if all tasks that were "
                 f"never played fail) and {self.bounds[1]:.3f}"
             )
         # The tests, or why there are none.
@@ -239,7 +239,7 @@ def check_episodes(
     if not ids:
         raise DataError("the task set has no tasks; name the task set that was played")
     by_path = {tuple(task.split("/")): task for task in ids}
-    outcomes: dict[str, list[int]] = defaultdict(list)  # places in the file of the episodes of a task
+    outcomes: dict[str, list[int]] = defaultdict(list)  # indices in the file of a task's episodes
     unknown = Counter[str]()
     for place, row in enumerate(episodes):
         task = _named_task(row.task, by_path)

@@ -38,7 +38,7 @@ SHOWN_ENDINGS = {StopReason.FORMAT, StopReason.TRUNCATED, StopReason.ENV_FAILED}
 
 
 class EpisodeRow(TypedDict):
-    """One line of episodes.jsonl. ``member``: number of the episode among those of its task, from 0.
+    """One line of episodes.jsonl. ``member``: number of the episode within its task, from 0.
 
     ``group``: the task's, such as easy. ``stop_reason``: a value of r3l.core.environment.StopReason.
     ``tokens``: length of the dialog, prompts included. ``transcript_sha256``: over token ids, or over texts

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def checkpoint_of(run_dir: Path) -> str | None:
     """The folder or hub id of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
 
-    The base checkpoint is that of a run that trained nothing. None if the model was at a server. Raises
+    A run that trained nothing has its base checkpoint. None if the model was at a server. Raises
     CheckpointError if the weights there are not those that result.json names by their digest.
     """
     result = read_json(run_dir / RESULT, Result)
@@ -86,7 +86,7 @@ def training_warning(run: Run, tasks: Sequence[Task]) -> str:
             seen = shared_problems(tasks, environment_of(env).tasks(name))
         except (ConfigError, DataError) as error:
             log.warning(
-                "the tasks played are not compared with those of training, %s of %s: %s", name, env, error
+                "the tasks played are not compared with the training tasks, %s of %s: %s", name, env, error
             )
             continue
         if seen:

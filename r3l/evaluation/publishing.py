@@ -90,7 +90,7 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     ``target``: a folder that does not exist yet, or ``hub:OWNER/NAME``; a new repository is private. Files
     for resuming are left out, a LoRA adapter is merged. With ``dry_run`` nothing is written. Raises DataError
     if the run has no checkpoint, is not evaluated or has changed files, CheckpointError if its weights are
-    not those of its result, ConfigError for an invalid target or if the hub refuses.
+    not the ones in its result, ConfigError for an invalid target or if the hub refuses.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)

@@ -124,7 +124,7 @@ class ServedModel:
 class ServedSession(PlaySession):
     """A session that plays with a model at a server: its environments, policy and event loop.
 
-    Every episode is a batch of its own; ``batches_at_once`` is the number of requests at the same time.
+    Every episode is a separate batch; ``batches_at_once`` is the number of requests at the same time.
     """
 
     served: ServedModel

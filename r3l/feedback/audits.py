@@ -90,7 +90,7 @@ class Agreement:
 
 
 def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
-    """Compare the pivot (the turn to retry from) and the cause of a reflection with those of the critic.
+    """Compare the pivot (the turn to retry from) and the cause of a reflection with the critic's.
 
     ``critique``: what the environment's own critic says of the same episode. None if either names no pivot.
     """

@@ -45,7 +45,7 @@ class Written:
 
 @dataclass(frozen=True)
 class FeedbackDialog:
-    """The dialog of one reflection or critique; ``turns`` are those of the episode that it continues.
+    """The dialog of one reflection or critique; ``turns``: the turns of the episode that it continues.
 
     If the run's prompts are ``compact`` it continues the episode's own dialog, so nothing is encoded twice.
     Other styles open a new dialog around a numbered log, as the released code does; ``turns`` is then empty.

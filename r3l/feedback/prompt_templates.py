@@ -1,4 +1,4 @@
-"""Prompt templates of methods; those of environments are in the environments' own folders."""
+"""Prompt templates of methods; environments have theirs in their own folders."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _lines(path: Path, content: bytes) -> Iterator[bytes]:
         yield from io.BytesIO(content)
         return
 
-    # Every line was appended as a gzip member of its own; ``left`` limits what all of them may unpack to.
+    # Every line was appended as a separate gzip member; ``left`` limits what all of them may unpack to.
     count = 0
     left = most(len(content), unpacking.LINES)
     while content:
@@ -294,7 +294,7 @@ def _lines(path: Path, content: bytes) -> Iterator[bytes]:
 
 
 def _line(path: Path, row: Mapping[str, Any]) -> bytes:
-    """One line of JSON, secrets masked; in a ``.gz`` file a gzip member of its own."""
+    """One line of JSON, secrets masked; in a ``.gz`` file a separate gzip member."""
     line = masked(json.dumps(row, sort_keys=True)).encode() + b"\n"
     # Without a date, so that equal content is equal bytes.
     return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line

@@ -54,7 +54,7 @@ def hide_fields(fields: Any, secret: bool = False) -> None:
 
     Such names contain api_key, Authorization, password and the like; all texts below such a name are masked,
     in lists and mappings at any depth. Of a text like ``Bearer KEY`` the last word is masked too. ``secret``:
-    whether ``fields`` itself stands below such a name.
+    whether ``fields`` itself is below such a name.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():

@@ -76,7 +76,7 @@ def require(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """The shell command that installs an extra, in a checkout or besides an installed wheel."""
+    """The shell command that installs an extra, in a checkout or for an installed wheel."""
     if extra == "verifiers":  # it needs an older openai than r3l, which pip refuses
         command = f"uv pip install '{DISTRIBUTION}[verifiers]' --overrides <(echo 'openai>=3.57,<4')"
         return "make verifiers" if is_checkout() else command

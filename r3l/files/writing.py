@@ -118,7 +118,7 @@ def is_write_error(error: Exception, folder: Path) -> bool:
     if isinstance(error, R3LError):
         return False
     if not isinstance(error, OSError):
-        # safetensors and tokenizers write in Rust, and raise exceptions of their own.
+        # safetensors and tokenizers write in Rust, and raise their own exceptions.
         return "(os error " in str(error)
     if error.filename is None:
         return error.errno in DISK

@@ -54,7 +54,7 @@ class ModelManifest(TypedDict):
 class TrainerState(TypedDict):
     """Content of trainer.json in a checkpoint.
 
-    ``step``: updates so far; ``fingerprint``: that of the run; ``totals``: rollouts, tokens and other counts.
+    ``step``: updates so far; ``fingerprint``: the run's; ``totals``: rollouts, tokens and other counts.
     """
 
     step: int
@@ -277,7 +277,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
 
     # Digests last; only a complete checkpoint gets its final name.
     with replacing(final) as temporary:
-        if lora.has_adapter(trainer.model):  # the rest of the model is that of the base checkpoint
+        if lora.has_adapter(trainer.model):  # the rest of the model equals the base checkpoint
             lora.save(temporary, trainer.model, trained)
         else:
             trainer.model.save_pretrained(temporary, state_dict=trained)
@@ -295,7 +295,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
 def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
     """Read trainer.json of a checkpoint: step, fingerprint, totals.
 
-    Raises CheckpointError if it cannot be read, or if its fingerprint is not ``fingerprint``, that of the
+    Raises CheckpointError if it cannot be read, or if its fingerprint is not ``fingerprint``, the one of the
     run.
     """
     path = checkpoint / STATE

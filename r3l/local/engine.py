@@ -230,7 +230,7 @@ def run_steps(
 class Collected:
     """Trajectories of one step, before the update.
 
-    ``number``: the step, from 1. ``tasks``: the groups of each task that trains; ``refused``: those of each
+    ``number``: the step, from 1. ``tasks``: groups of each task that trains; ``refused``: groups of each
     task that the method dropped (for example because all of its rewards are equal). ``ctx``: has every
     trajectory, and counters of what was spent. ``metrics``: ``seconds/collect`` (in all),
     ``seconds/PHASE`` of sampling, ``dropped/workers`` (environment processes that were lost).
@@ -272,7 +272,7 @@ def collect(
     refused: list[list[Group]] = []
     count = run.train.tasks_per_step
     lost_before = session.pool.lost
-    drawn: Counter[str] = Counter()  # a task that is drawn again in a step gets noise of its own
+    drawn: Counter[str] = Counter()  # a task that is drawn again in a step gets its own noise
 
     async def explore(batch: Sequence[Task]) -> list[list[Group]]:
         async with judging(run, ctx):

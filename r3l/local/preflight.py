@@ -1,6 +1,6 @@
 """``r3l doctor step``: one step without an update; do sampling and training agree on log-probs?
 
-Both compute with the same weights: sampling token by token against its caches, training whole rows at once.
+Both compute with the same weights: sampling token by token against its caches, training on complete rows.
 Where they disagree by more than rounding, a mask, a position or a cache is wrong, and so are importance
 ratios, KLs and old log-probs. A sampler with its own copy of the weights (vLLM) is then given other weights
 and checked again: a stale copy is refused.

@@ -110,7 +110,7 @@ def open_session(
 
     At the end of the block sampler and workers are closed. ``trains``: make master weights, and a separate
     sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for,
-    ``packed`` or ``transformers``; None: as ``run`` needs. Sets options of torch for the whole process.
+    ``packed`` or ``transformers``; None: as ``run`` needs. Sets options of torch for the complete process.
     Raises ConfigError if packages, a GPU or the judge's address are missing or if r3l cannot compute the
     model's architecture, CheckpointError if the model cannot be loaded, EngineError if vLLM cannot start.
     """

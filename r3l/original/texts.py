@@ -113,7 +113,7 @@ def how_to_clone() -> str:
 def read(path: str) -> str:
     """The text of the file ``path`` in the user's clone of the released code ($R3L_RELEASE); cached.
 
-    Raises ConfigError if there is no clone or no such file, or if the file is not that of an audited commit:
+    Raises ConfigError if there is no clone or no such file, or if the file is from no audited commit:
     by its SHA-256 (DIGESTS) or by git.
     """
     # The file in the user's clone.

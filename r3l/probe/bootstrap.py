@@ -1,9 +1,9 @@
 """Measures of a probe's attempts, each with an interval over tasks.
 
-Attempts at one task are alike, so intervals come from resampling whole tasks
+Attempts at one task are alike, so intervals come from resampling tasks
 (r3l.stats.intervals.cluster_bootstrap): the same for shares, means, ratios of two rates and paired
 differences. A share that is 0 or 1 in every task has no spread to resample; its interval is Wilson's, and
-that of the difference of two such shares is Newcombe's.
+for the difference of two such shares it is Newcombe's.
 """
 
 from __future__ import annotations

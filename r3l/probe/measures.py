@@ -140,7 +140,7 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
     if attempt.success:
         return row
 
-    # After a failure only: the retries once more, and the reflection against the critic.
+    # After a failure only: the retries again, and the reflection compared with the critic.
     row["valid"] = own.invalid is None
     if critic_spoke:
         row["critic_names"] = attempt.critic is not None and attempt.critic.cause is not None
@@ -164,7 +164,7 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
 
 
 def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
-    """Mean per token, with an interval over tasks: the sum of column ``count`` / that of ``tokens``."""
+    """Mean per token, with an interval over tasks: sum of column ``count`` / sum of ``tokens``."""
     return resampled(table, [count, tokens], lambda s, c: s[..., 0] / s[..., 1])
 
 
@@ -173,7 +173,7 @@ def difference_per_token(
 ) -> Measure:
     """A mean per token minus another one, with a bootstrap interval over tasks.
 
-    It is the sum of column ``gap`` / that of ``tokens``, minus ``other_gap`` / ``other_tokens``.
+    It is the sum of column ``gap`` / the sum of ``tokens``, minus ``other_gap`` / ``other_tokens``.
     """
     columns = [gap, tokens, other_gap, other_tokens]
     return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])

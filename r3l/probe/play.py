@@ -82,7 +82,7 @@ def play_probe(
     """
     expert = _expert(session, tasks)
 
-    # Resume: batches whose lines are whole are known by their (task, attempt number), so only the others
+    # Resume: batches whose lines are complete are known by their (task, attempt number), so only the others
     # are played.
     members = [(task, k) for task in tasks for k in range(attempts)]
     size = session.batch * session.batches_at_once

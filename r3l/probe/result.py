@@ -83,7 +83,7 @@ class Target(Strict):
 class Targets(Strict):
     """configs/probe_targets.yaml: targets by measure (a key of r3l.probe.measures.SECTIONS).
 
-    ``gate``: those of a model for which reflecting pays. ``targets``: those of a good base checkpoint of tier
+    ``gate``: for a model for which reflecting pays. ``targets``: for a good base checkpoint of tier
     nano. ``sources``: by key, where the values come from.
     """
 
@@ -123,7 +123,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
-    # An unusable chat template ends the probe before any attempt; that of a server may be unknown.
+    # An unusable chat template ends the probe before any attempt; a server's may be unknown.
     if served is None:
         check_template(run, task_set=name)
     else:

@@ -1,6 +1,6 @@
 """Environment workers: engines run in processes (see ``worker``), methods hold asynchronous handles.
 
-Engines are foreign code: a JVM, C libraries, interpreters that leak. In a process of its own an engine can
+Engines are foreign code: a JVM, C libraries, interpreters that leak. In a separate process an engine can
 hang, crash or be killed without ending the run, and several play at once in spite of Python's lock.
 Recovery relies on an episode being a list of calls: engines are deterministic, so a handle whose worker is
 lost repeats its calls on a new one and compares the last observation. Either the repeated episode is byte
@@ -108,7 +108,7 @@ class WorkerProcess:
     """A worker process with engines of one environment, and the thread in which calls to it wait.
 
     The process starts at once. One that dies, or does not answer within ``deadline`` seconds (120 more for
-    its first answer), is killed, and replaced at the next call. ``options``: those of the environment;
+    its first answer), is killed, and replaced at the next call. ``options``: the environment's;
     ``index``: its number, for messages.
     """
 

@@ -128,7 +128,7 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
     """Main loop of a worker process: answer calls from ``pipe`` until its other end is closed.
 
     A call is ``(key, verb, argument)`` (:meth:`EnvironmentHost.call`), an answer ``(result, error or None)``:
-    exceptions are sent to the caller, those of foreign code as EngineError with their traceback.
+    exceptions are sent to the caller, foreign code's as EngineError with their traceback.
     """
     host = EnvironmentHost(factory, options)
     while True:

@@ -44,7 +44,7 @@ def try_dialogs(
     if keeps_thoughts and several_turns and renderer.drops_thoughts:
         raise ConfigError(
             f"{run.tier}/{run.env}: the chat template of {name_of(renderer.tokenizer)} drops the thoughts "
-            "of earlier responses, as those of thinking models do, but samples is 'trajectory', which "
+            "of earlier responses, as thinking models' templates do, but samples is 'trajectory', which "
             "keeps them: later turns would read what the model never reads elsewhere. Set samples=turn "
             "(--set samples=turn), or use a chat_template that keeps <think>...</think>"
         )

@@ -177,7 +177,7 @@ def run_of(run_dir: Path) -> Run:
     """The run of a directory, from its manifest.
 
     Raises DataError if the manifest is missing, damaged or of another version of r3l, ConfigError if its
-    settings are not those of a run.
+    settings are not a run's.
     """
     return validate(Run, read_manifest(run_dir)["run"], str(run_dir / MANIFEST))
 

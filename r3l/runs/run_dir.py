@@ -82,7 +82,7 @@ def is_locked(run_dir: Path) -> bool:
 
 
 def forget_after(path: Path, step: int) -> None:
-    """Delete the lines of the JSON-lines file ``path`` about steps after ``step``, that of the checkpoint.
+    """Delete the lines of the JSON-lines file ``path`` about steps after the checkpoint's ``step``.
 
     Those steps will run again. A missing file stays missing. Raises DataError for a damaged line.
     """

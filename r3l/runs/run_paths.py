@@ -70,7 +70,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     """The evaluation.json of each run under ``results``, on its test task set, sorted by path.
 
     Raises DataError if there is none, unless ``may_be_none``. ``results`` has a folder for each tier; if no
-    run is found so, it may be one of these folders, or that of an environment, a model or a method: its runs
+    run is found so, it may be one of these folders, or an environment's, a model's or a method's: its runs
     are found too, with absolute paths.
     """
     # Try one depth after the other: a results folder is four folders above a seed's, a method's none.

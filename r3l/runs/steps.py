@@ -60,7 +60,7 @@ def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
     """Means of base rollouts (``train/``, success by task group too), counts of groups, and entropy.
 
-    ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: those of equal rewards;
+    ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: those with equal rewards;
     ``dropped/groups``: ``dropped``, the number of tasks whose groups were refused. ``entropy``: mean -log p
     of sampled tokens of base rollouts in ``groups`` but SFT groups (nats). ``reflection/distinct``: share of
     different reflections, if there are any. ``played``: all trajectories of the step, of which ``groups``
@@ -267,6 +267,6 @@ def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRo
         rewrite_jsonl(file, refused)
         raise NonFiniteError(
             f"method {run.method}, step {step}: {error}. The step's rows are kept in {file}; checkpoints "
-            "are those of earlier steps. Find the cause there, then run again with a lower train.lr or a "
+            "are from earlier steps. Find the cause there, then run again with a lower train.lr or a "
             "corrected method"
         ) from error

@@ -53,7 +53,7 @@ class LoggedTurn(TypedDict):
 class LoggedTrajectory(TypedDict):
     """One logged trajectory.
 
-    ``member``: index of its base rollout among those of the task. ``restart_turn``: turn (from 0) at which a
+    ``member``: index of its base rollout within the task. ``restart_turn``: turn (from 0) at which a
     retry begins. ``advantage``: mean over its sampled tokens; None if it is in no policy group.
     ``trainable``: [first, end) of the turns that carry gradient. ``parsed``: content of a reflection or
     critique. ``kind``: a value of r3l.core.trajectory.TrajectoryKind.
@@ -113,7 +113,7 @@ def lines(
 
     A task teaches if it is imitated, or if one of its advantages by ``method`` is not 0. ``tasks``: the
     groups of each task of the batch. ``played``: all trajectories that were sampled for them; those in no
-    group are logged as a group of their own. ``decode``: token ids to text. The caller adds step and method,
+    group are logged as a separate group. ``decode``: token ids to text. The caller adds step and method,
     and writes the lines.
     """
     # The advantages of each group: of the method for policy groups, None for the others.

@@ -78,7 +78,7 @@ class SFTModel:
         """Load the recipe's model, or the model of a finished ``phase`` (a folder of :meth:`save_phase`).
 
         The recipe's model is a stored one, of configs/models, a folder or a hub id; with lora.rank > 0 it
-        gets a new adapter, or that of the phase. It is put on the recipe's device. Raises CheckpointError if
+        gets a new adapter, or the phase's. It is put on the recipe's device. Raises CheckpointError if
         it cannot be loaded, ConfigError without the device.
         """
         if config.lora.rank or phase is None:
@@ -95,7 +95,7 @@ class SFTModel:
                 tokenizer.init_kwargs |= {key: saved[key]} if key in saved else {}
 
         # Loaded tensors are parts of a mapped file, where their addresses depend on the file's header, and
-        # the rounding of a product depends on the address. In memory of their own a resumed build ends in
+        # the rounding of a product depends on the address. In newly allocated memory a resumed build ends in
         # the same bits.
         for parameter in network.parameters():
             parameter.data = parameter.data.clone()
@@ -168,7 +168,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     """Find out where a build of ``config`` in folder ``out`` goes on; unfinished files there are deleted.
 
     Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
-    Raises DataError if ``out`` is not empty, or if the finished phases are those of another config,
+    Raises DataError if ``out`` is not empty, or if the finished phases belong to another config,
     CheckpointError if all of them are damaged.
     """
     # A finished model in ``out`` is never built again.

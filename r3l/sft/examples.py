@@ -89,7 +89,7 @@ def documents_of(
     prompts = list(_prompts(dialogue, d, d.steps))
     episode = [Exchange(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
 
-    # The reflection on it. A compact one continues the episode's dialog; a full one is a dialog of its own.
+    # The reflection on it. A compact one continues the episode's dialog; a full one is a separate dialog.
     # It is requested as a method requests it.
     turns = [Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action) for s in d.steps]
     turns[-1] = replace(turns[-1], error=d.error)  # the parse error that ended the episode, or None

@@ -42,13 +42,13 @@ def play(
     """Play phase ``number`` (from 0), a sampled one, with ``model`` as it is.
 
     Returns (examples with their kinds, counts as of :func:`counted`). Reflections are of the kind to which
-    the recipe gives a share of tokens: under compact prompts that of episodes. ``workers``: environment
+    the recipe gives a share of tokens: under compact prompts the kind of episodes. ``workers``: environment
     processes; they change no result. Raises DataError if no reflection is kept.
     """
     phase = config.phases[number]
     assert isinstance(phase, SampledPhase)
 
-    # SFT trains in its recipe's type on any CPU. Samples are drawn in that of a run: in float32, by our
+    # SFT trains in its recipe's type on any CPU. Samples are drawn in a run's type: in float32, by our
     # kernels, on a CPU that does not multiply bfloat16.
     network = model.network
     dtype = compute_dtype(config.compute_dtype, network.device)
@@ -95,7 +95,7 @@ def explore(
         }
     )
 
-    # The tasks of demonstrations, which are in no split. One that comes twice gets noise of its own.
+    # The tasks of demonstrations, which are in no split. One that comes twice gets its own noise.
     package = environment_of(config.env)
     task_of = package.demonstrator(config.task_sets).task
     numbers = range(phase.first_task, phase.first_task + phase.tasks)

@@ -4,7 +4,7 @@ It teaches the protocol's format, and to act, reflect and retry, from experts th
 (``r3l.sft.examples``), and to reflect from the model's own reflections that helped
 (``r3l.sft.rejection_sampling``). Nano models are made by it and stored under results/stored/models, since
 pretraining is not the experiment; a published language model goes through it before RL. The optimiser step is
-that of RL (``r3l.local.training.trainer``).
+the one of RL (``r3l.local.training.trainer``).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                 played, counts = rejection_sampling.play(model, config, number, workers)
                 print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
             else:
-                # Demonstrations; a new model's tokenizer is trained on those of the first phase.
+                # Demonstrations; a new model's tokenizer is trained on the first phase's.
                 documents = demonstrations.play(config, phase, workers)
                 model = model or SFTModel.new(demonstrations.texts(documents), config)
                 played = _render_all(ChatRenderer(model.tokenizer), documents, config)
@@ -190,7 +190,7 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
     """Draw the examples of a step, with replacement: of each kind until it has its share of the tokens.
 
-    ``examples``: by kind. The shares are those of the recipe, of its ``tokens_per_step``; a kind without
+    ``examples``: by kind. The shares are the recipe's, of its ``tokens_per_step``; a kind without
     examples is left out. The draw is seeded by the recipe's seed and ``step``, which counts from 0 over all
     phases.
     """

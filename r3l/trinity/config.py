@@ -185,7 +185,7 @@ def write_inputs(run: Run, place: Place) -> None:
 def write_tasksets(run: Run, folder: Path) -> None:
     """Write the run's task sets as JSONL files into ``folder``, a row ``{"id", "occurrence"}`` per task.
 
-    train.jsonl has the tasks of all steps in training order; SPLIT.jsonl those of an evaluation's task set.
+    train.jsonl has the tasks of all steps in training order; SPLIT.jsonl an evaluation's task set.
     """
     package = environment_of(run.env)
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}

@@ -43,7 +43,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
 
     For each model with GPUs planned in configs/models, or for ``model`` only. ``envs``: the tier's
     environments, whose dialogs decide the memory; they are not checked themselves. If no GPUs are planned for
-    ``model``, that is a failed finding, and only package versions are checked besides.
+    ``model``, that is a failed finding, and the only other check is of package versions.
     """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]

@@ -89,7 +89,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
     Raises Preempted after ``minutes`` (None: no limit) or at a signal to stop; the next call resumes from the
     newest checkpoint. Raises ConfigError for a method that Trinity cannot train, a chat template that fails,
     and if Trinity's environment, GPUs or a judge are missing; DataError or CheckpointError for damaged files
-    or those of another run; RunDirectoryError if ``run_dir`` is in use or cannot be written; EngineError,
+    or files of another run; RunDirectoryError if ``run_dir`` is in use or cannot be written; EngineError,
     with the end of the relevant log, if Trinity fails.
     """
     # Check everything that can be wrong before the run directory is created. The chat template can be
@@ -201,7 +201,7 @@ def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> 
     """
     pipeline = "experience_pipeline/"
     ours = {k.removeprefix(pipeline): v for k, v in reported.items() if k.startswith(pipeline)}
-    # Trinity adds metrics of its own under the same prefix.
+    # Trinity adds its own metrics under the same prefix.
     ours = {k: v for k, v in ours.items() if not k.startswith((pipeline, "experience_count"))}
     metrics = {
         **ours,

@@ -185,7 +185,7 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
 
 
 def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int = 0) -> list[Experience]:
-    """Exactly ``count`` experiences for Trinity's trainer: those of ``rows``, then empty ones of weight 0.
+    """Exactly ``count`` experiences for Trinity's trainer: of ``rows``, then empty ones of weight 0.
 
     ``rows``: at most ``count``. ``model_version``: number that Trinity stores with each.
     """

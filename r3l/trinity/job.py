@@ -80,7 +80,7 @@ def evaluation_seconds(folder: Path) -> float:
 
 
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
-    """Make explorer and trainer of the job in folder ``job`` resume after ``step``, that of a checkpoint.
+    """Make explorer and trainer of the job in folder ``job`` resume after the checkpoint of ``step``.
 
     Rewrites Trinity's state files (the explorer skips ``step * tasks_per_step`` tasks), deletes the
     complete folder ``log``, and cuts the reports (``monitor/steps-*.jsonl``) after ``step``. Step 0 deletes
@@ -108,8 +108,8 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 def log_tail(job: Path, output: Path) -> str:
     """The last lines (TAIL) of the job's newest log that has an error, for a message; names the file.
 
-    If the failure is named before them, that line comes first. Without such a log those of ``output``, the
-    file with what `trinity run` printed.
+    If the failure is named before them, that line comes first. Without such a log the last lines of
+    ``output``, the file with what `trinity run` printed.
     """
     # Trinity logs some fatal errors as warnings.
     fatal = [word.decode() for word in FATAL]

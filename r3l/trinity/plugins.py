@@ -1,6 +1,6 @@
 """Plugins that Trinity loads by dotted path: one algorithm type per method, and a monitor.
 
-Workflow, advantage and loss have modules of their own. The algorithm types (``r3l.trinity.plugins.R3l``,
+Workflow, advantage and loss have separate modules. The algorithm types (``r3l.trinity.plugins.R3l``,
 ...) are generated from the method registry. A type says which models the trainer holds; the configuration
 says everything else (r3l.trinity.config).
 """

@@ -135,7 +135,7 @@ class TrinityEnvironment:
             "OMP_NUM_THREADS": "1",
             "HF_DATASETS_CACHE": str(folder.absolute() / "datasets"),
             "RAY_DEDUP_LOGS": "0",
-            # Else Ray starts a worker for each CPU that it was told of, which are more than there are.
+            # Else Ray starts a worker for each CPU in its configuration, more than there are.
             "RAY_prestart_worker_first_driver": "0",
             "RAY_enable_worker_prestart": "0",
         }

@@ -3,7 +3,7 @@
 verl 0.8 imports from flash-attn the functions that drop and restore padding, whichever attention it uses.
 transformers has the same functions in plain torch. Attention itself is then torch's
 (``attn_implementation: sdpa``, r3l.trinity.config): a micro-batch of several rows computes all pairs of its
-tokens and masks those of different rows, where flash-attn skips them.
+tokens and masks pairs of different rows, which flash-attn skips.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Verl:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Delete all of Trinity's checkpoints but that of ``step``."""
+        """Delete all of Trinity's checkpoints except the one of ``step``."""
         # A new trainer counts only its own checkpoints in max_checkpoints_to_keep; older ones pile up.
         for number, folder in self._saved().items():
             if number != step:
@@ -213,7 +213,7 @@ def nodes_of_job() -> int:
 
 
 def own_address() -> str:
-    """This node's IP address for other nodes: that of the default route, as Ray itself finds it."""
+    """This node's IP address for other nodes: the address of the default route, as Ray itself finds it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("8.8.8.8", 80))  # sends nothing, since the socket is a datagram socket

@@ -73,7 +73,7 @@ class MethodWorkflow(Workflow):
     """Workflow of Trinity that collects one task by the method; in an evaluation it plays plain episodes.
 
     ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so the seed addresses are
-    those of the local engine.
+    the local engine's.
     """
 
     can_repeat = True  # one call makes all rollouts of a task, and the method decides how many

@@ -147,7 +147,7 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
 
     ``command`` begins with the module's name: ``["snakemake", "--cores", "2"]``. ``log`` gets standard output
     and standard error. Jobs that are stopped have GRACE seconds to save a checkpoint. Snakemake gets a
-    session of its own: Ctrl-C then reaches only this process, which stops the others in order.
+    separate session: Ctrl-C then reaches only this process, which stops the others in order.
     """
     # If this process is killed: SIGKILL, since on SIGTERM snakemake would wait for its jobs. They end with
     # it.

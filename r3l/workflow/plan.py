@@ -74,7 +74,7 @@ class WorkflowConfig(Strict):
     def models_of(self, table: TableConfig) -> list[str | None]:
         """The base checkpoints that ``table`` compares; [None]: the default of tier or environment.
 
-        The workflow's ``model`` if it is set, whatever the table names; else those of its ``models`` that the
+        The workflow's ``model`` if it is set, regardless of the table; else those of its ``models`` that the
         table names, all if it names none. A table of published numbers has only those of ``model`` and
         ``models`` that it names, perhaps none.
         """
@@ -96,7 +96,7 @@ class WorkflowConfig(Strict):
     def rows(self, table: TableConfig) -> list[str]:
         """The methods (or variants) that are rows of ``table``, in order.
 
-        Those of the workflow if it names some, else the table's (with grid=core its core rows) that are shown
+        The workflow's rows if it names some, else the table's (with grid=core its core rows) that are shown
         in one of its environments at least.
         """
         if self.methods is not None and table.methods:
@@ -150,7 +150,7 @@ class TableConfig(Strict):
     kind: Literal["scores", "measures", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: metrics of training; "
-        "published: published numbers, and our runs with those of the workflow's models that are in `models`",
+        "published: published numbers, and our runs with each of the workflow's models that is in `models`",
     )
     baseline: str = Field("", description="scores: the method that all others are compared with")
     methods: list[str] = Field([], description="the rows")
@@ -246,7 +246,7 @@ def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]
     """Paths, below results/, of the evaluation.json files of ``table``'s runs on question sets.
 
     A question set is a further task set on which a finished run is scored, such as math500 for a run of dapo;
-    configs/envs lists those of an environment (key ``question_sets``). [] if the table shows none.
+    configs/envs lists an environment's question sets (key ``question_sets``). [] if the table shows none.
     """
     files = []
     for path, run in runs(config, table).items():

@@ -42,7 +42,7 @@ class JobResources(Strict):
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
     def matches(self, names: Mapping[str, str]) -> bool:
-        """Whether each name that the entry has is that of ``names``: rule, tier, env, model, method."""
+        """Whether each name in the entry equals the one in ``names``: rule, tier, env, model, method."""
         return all(getattr(self, key) in (None, name) for key, name in names.items())
 
 
@@ -96,7 +96,7 @@ def requested_resources(
     """Resources of a job of ``kind`` for ``run``, by all entries that match it and the model's GPUs.
 
     ``kind``: ``train`` or ``evaluate``. ``hours``: expected hours of a training. They set ``runtime``, at
-    most that of the entries, which is the limit of one job; a longer training takes several ``parts``. Raises
+    most the entries' ``runtime``, the limit of one job; a longer training takes several ``parts``. Raises
     ConfigError if no entry gives a required resource, or the GPUs cannot be shared equally by the nodes.
     """
     names = {

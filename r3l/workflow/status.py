@@ -206,7 +206,7 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
             episodes=scores["episodes"],
         )
 
-    # Training: finished steps, and the time left at their mean, or at that of other runs before the first
+    # Training: finished steps, and the time left at their mean, or at the mean of other runs before the first
     # one.
     rows = [] if state in (State.MISSING, State.OTHER) else read_metrics(folder)
     total = mean(map(step_seconds, rows)) * planned if rows else expected_seconds(run, times())

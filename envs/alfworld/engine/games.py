@@ -92,7 +92,7 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
     other = sorted(_commands(grammar) ^ _commands(packaged_text("alfred.twl2")))
     if other:
         raise DataError(
-            f"{path} is of another release: its grammar and that of the alfworld package differ in "
+            f"{path} is of another release: its grammar and the alfworld package's differ in "
             f"{', '.join(other)}, and prompts name the package's commands. Fetch the current games: "
             "alfworld-download -f"
         )
@@ -114,7 +114,7 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
 def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
     """The tasks of a split in id order, read one at a time (a game has about 90 KB).
 
-    Arguments and errors are those of :func:`list_games` and :func:`load_game`.
+    Arguments and errors as for :func:`list_games` and :func:`load_game`.
     """
     for game_id in list_games(split, root, expected):
         yield load_game(game_id, root)
@@ -145,7 +145,7 @@ def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
     """Hashes of the texts behind the games of some task sets, for fingerprints: task ids do not cover them.
 
     Generated houses (``NAME/SPLIT``) use domain and grammar files of the alfworld package: one sha256 each,
-    by file name. Published games have files of their own: one sha256 over all files of a split, by ``SPLIT,
+    by file name. Published games have their own files: one sha256 over all files of a split, by ``SPLIT,
     games``; if they are not downloaded, "none" by ``SPLIT, first game``. Read once per process.
     """
     names = sorted(set(task_sets))

@@ -109,7 +109,7 @@ class World:
             for types in _subtypes(self._types, wanted):
                 rows += self.facts.get((name, types), ())
 
-            # With nothing left to bind, keep the bindings that are such a fact; else bind to each fact.
+            # With nothing left to bind, keep the bindings that form a known fact; else bind to each fact.
             found: list[Bindings] = []
             bound_before = bool(answers) and all(place in answers[0] for place in places)
             for bound in answers:

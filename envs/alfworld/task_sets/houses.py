@@ -2,7 +2,7 @@
 
 A house is one room with a few receptacles and objects (``rooms``). Its PDDL problem declares only what it
 uses, so that Fast Downward translates it in tens of milliseconds (a published game takes 400). Goals and
-their sentences are those of alfworld's goal library.
+their sentences come from alfworld's goal library.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ATTEMPTS = 200
 def generate(house: House, split: str = "", group: str = "") -> Task:
     """Generate the task of ``house``. Impossible draws are repeated with the next sub-seed.
 
-    ``split``, ``group``: those of the task, such as test and easy. ``payload``: ``pddl_problem``,
+    ``split``, ``group``: of the task, such as test and easy. ``payload``: ``pddl_problem``,
     ``goal_text``, ``walkthrough`` (a winning plan; ``validate`` plays it), ``family`` and ``rejected``
     (reason -> number of rejected draws). Raises ConfigError if every draw is rejected.
     """

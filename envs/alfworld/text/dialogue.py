@@ -236,7 +236,7 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
             if count > 1:
                 (text,) = self.words.texts("parse_response", name, used="return")
                 return text.fill({name: count})
-        # None of both twice, so one or both are missing.
+        # Neither occurs twice, so one or both are missing.
         neither, no_thought, no_action, *_ = self.words.texts("parse_response", used="return")
         if thoughts == actions:
             return neither.fill({})

@@ -104,7 +104,7 @@ def main() -> None:
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeIsUpError
 
-    # math-verify warns at every call without a timeout of its own.
+    # math-verify warns at every call without its own timeout.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     deadline = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,4 +1,4 @@
-"""A grader with a deadline: it grades in a process of its own, which is killed when it takes too long.
+"""A grader with a deadline: it grades in a separate process, which is killed when it takes too long.
 
 The process is no ``multiprocessing`` one, so that workers, which may not have such children, can use it, and
 threads too, in which math-verify's own timeouts raise.
@@ -28,7 +28,7 @@ _START = 120.0  # seconds for the import of sympy on a busy machine
 
 
 class Grader:
-    """Grades answers in a process of its own, started when first needed and again after a time limit.
+    """Grades answers in a separate process, started when first needed and again after a time limit.
 
     ``deadline``: processor seconds for one answer. Close it, or use it in a ``with`` block. Threads can share
     one: calls wait for each other.

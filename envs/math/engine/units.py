@@ -134,7 +134,7 @@ def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
     value = before.rstrip("(/*-{ ").removesuffix("\\cdot").rstrip()
     unit = words[len(value) :].strip().removesuffix("(").strip()
 
-    # Degrees are a unit of their own, and may be followed by the scale of a temperature.
+    # Degrees are a separate unit, and may be followed by the scale of a temperature.
     temperature = value.endswith("^{\\circ}")
     value = value.removesuffix("^{\\circ}").rstrip()
     if (

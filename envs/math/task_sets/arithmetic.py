@@ -143,7 +143,7 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """The first line that differs from the solution; its correction is the operation due, without the result.
 
-    ``lines``: those of a response, at least one; one that ends too early is wrong at its last line. None if
+    ``lines``: at least one line of a response; one that ends too early is wrong at its last line. None if
     all lines are right, and for problems that this module did not generate.
     """
     if "operations" not in task.payload:

@@ -20,7 +20,7 @@ from r3l.core.task import Task
 def response_grader(options: PuzzleOptions) -> ResponseGrader:
     """A function (task, response) that extracts the answer of a response and verifies it.
 
-    ``options.verifier``: by our rules for both (a box or answer tags), or by those of the released code. A
+    ``options.verifier``: by our rules for both (a box or answer tags), or by the released code's. A
     response without an answer is wrong, with answer None.
     """
 

@@ -113,7 +113,7 @@ class BinaryMatrix(Puzzle):
 def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
     """Steps up, down, left or right from each cell to the nearest zero; ``matrix`` must have a zero."""
     zeros = [(r, c) for r, row in enumerate(matrix) for c, value in enumerate(row) if value == 0]
-    # The matrix has no obstacles, so that a distance in steps is that of rows plus that of columns.
+    # The matrix has no obstacles, so a distance in steps is the row distance plus the column distance.
     rows: Matrix = []
     for r, row in enumerate(matrix):
         steps = []

@@ -38,7 +38,7 @@ OPTIONS = (
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
     "-XX:-UsePerfData",  # no files in the system's temporary folder
-    # The simulator iterates over hash sets keyed by identity hash. A constant hash makes their order that of
+    # The simulator iterates over hash sets keyed by identity hash. A constant hash puts them in the order of
     # insertion, so that equal actions give equal texts and scores (without it, 64 of 120 replays differ).
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:hashCode=2",

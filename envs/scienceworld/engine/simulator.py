@@ -71,7 +71,7 @@ class ScienceWorldEngine:
     def step(self, action: str) -> Observation:
         """Apply ``action``, any text; if the simulator does not understand it, the observation says so.
 
-        Raises EngineError before a successful reset. The observation's reward is that of the episode so far
+        Raises EngineError before a successful reset. The observation's reward is the episode's reward so far
         (option ``reward``); it is done when the task is solved, lost, or over ``step_limit``.
         """
         if not self._started:
@@ -214,7 +214,7 @@ _caches: dict[ScienceWorldOptions, ObservationCache] = {}
 
 
 def create(options: ScienceWorldOptions) -> CachedEngine:
-    """Create an engine; those of a process share one Java process and its cached observations.
+    """Create an engine; all engines of a process share one Java process and its cached observations.
 
     Raises EngineError if there is no Java, even if all needed observations are cached.
     """

@@ -88,7 +88,7 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield (id, solution) of each problem in ``ids`` that ``solve`` solves, a fifth of a second each.
 
-    The others are left out. Uses two engines of its own, closed after the last problem.
+    The others are left out. Opens two engines, closed after the last problem.
     """
     golden = ScienceWorldEngine()
     player = ScienceWorldEngine()

@@ -233,7 +233,7 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
             raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hex sha256 of id, group and payload of all ``tasks``, in the order of ids, whatever theirs is."""
+        """Hex sha256 of id, group and payload of all ``tasks``, sorted by id."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
             line = json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True)

@@ -1,6 +1,6 @@
 """Search index with the results of Anserini 0.14.3 (Lucene), the original's search engine.
 
-Index terms are those of Lucene's EnglishAnalyzer: word breaks after Unicode Standard Annex 29, possessive
+Index terms are made as by Lucene's EnglishAnalyzer: word breaks after Unicode Standard Annex 29, possessive
 ``'s`` removed, lower case, 33 stop words, Porter's stemmer with Martin Porter's later changes. Word breaks
 and stemmer come from libraries; our code connects them and keeps the one rule of the annex that has changed
 since (the colon). Scores are BM25 with Lucene's rounding. tests/envs/webshop/test_index.py compares both.

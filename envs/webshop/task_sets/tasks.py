@@ -40,7 +40,7 @@ _TURNS = 10  # an error-free expert must succeed within this many (configs/envs/
 class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
     """Task sets of synthetic and original goals.
 
-    No file is committed for original goals; their hash is that of the tasks from the user's catalogue.
+    No file is committed for original goals; their hash is taken of the tasks from the user's catalogue.
     """
 
     env = "webshop"
@@ -102,7 +102,7 @@ TASK_SETS = WebshopTaskSets()
 
 @lru_cache(maxsize=2)
 def allotted(name: str) -> dict[str, list[Task]]:
-    """The tasks of each split of a synthetic task set and, under ``sft``, those of all remaining goals.
+    """The tasks of each split of a synthetic task set and, under ``sft``, the tasks of all remaining goals.
 
     Cached. Builds the catalogue if needed. Raises ConfigError if it has too few goals.
     """

@@ -19,7 +19,7 @@ def load() -> None:
     """Make sure that numba's cache on disk has the compiled attention kernels, which are loaded from there.
 
     If they are not, another process compiles them (some ten seconds, once per machine and version) and a
-    marker file is written beside them. Raises CalledProcessError if that process fails.
+    marker file is written next to them. Raises CalledProcessError if that process fails.
     """
     # Another process, because code that a process has just compiled rounded differently from the same code
     # out of the cache (numba 0.68.1, last digit of sums). A run that compiled its own kernels would not be

@@ -99,8 +99,8 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
 def adopt(trained: Path, start: Path) -> None:
     """Rewrite the adapter in the folder ``trained``, saved by another engine, in place: as :func:`save` does.
 
-    Its tensors become float32, and its configuration that of ``start``, the folder of the untrained adapter
-    (:func:`write_start`). Raises CheckpointError if the two have other tensor names or shapes.
+    Its tensors become float32, and its configuration equals that of ``start``, the untrained adapter's
+    folder (:func:`write_start`). Raises CheckpointError if the two have other tensor names or shapes.
     """
     tensors = load_file(trained / ADAPTER)
     first = load_file(start / ADAPTER)
@@ -136,7 +136,7 @@ def without_adapter(model: Any) -> Iterator[None]:
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """New weights, by name, that need no LoRA adapter: W + alpha / rank * B A in place of each adapted W.
 
-    ``weights``: those of ``model`` by name. The result has the base checkpoint's names; ``model`` itself
+    ``weights``: of ``model``, by name. The result has the base checkpoint's names; ``model`` itself
     stays as it is. Computed in float64 and rounded once, so that the bytes are the same on every machine.
     """
     own = {name: weight for name, weight in weights.items() if ".lora_" not in name}

@@ -83,7 +83,7 @@ class MasterWeights:
 
     ``parameters``: one for each trainable parameter of ``model``; ``computed``: those parameters themselves,
     in the same order. For float32 the two are the same objects; else ``parameters`` are float32 copies, and
-    the constructor casts the whole (float32) ``model`` to ``dtype`` in place. One update: after every
+    the constructor casts the complete (float32) ``model`` to ``dtype`` in place. One update: after every
     backward pass ``accumulate_gradients``, then clip and step on ``parameters``, then ``copy_to_model``.
     """
 

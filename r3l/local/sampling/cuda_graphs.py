@@ -92,7 +92,7 @@ class GraphStorage(Storage):
 
 
 class GraphCache(RowCache):
-    """RowCache with some more, empty rows, so that fewer numbers of rows need a CUDA graph of their own.
+    """RowCache with some more, empty rows, so that fewer numbers of rows need their own CUDA graph.
 
     The number of rows is rounded up to a multiple of 8, by a quarter at most from 64 rows on.
     """
@@ -176,7 +176,7 @@ class GraphDecoder(PackedDecoder):
 
     caches = GraphCache
     grows = False  # a graph reads memory with a fixed address
-    rows_left = 0.5  # lower than on a CPU, since each number of rows needs graphs of its own
+    rows_left = 0.5  # lower than on a CPU, since each number of rows needs its own graphs
     storage: GraphStorage
 
     def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:

@@ -351,7 +351,7 @@ class PaddedCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store one layer's keys and values of the new columns; return those of all filled columns.
+        """Store one layer's keys and values of the new columns; return the ones of all filled columns.
 
         Called by each attention layer of transformers.
         """

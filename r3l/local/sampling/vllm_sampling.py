@@ -1,8 +1,8 @@
 """vLLM as the sampler of the local engine (``compute: vllm``), in the same process.
 
-vLLM starts with random weights and gets those of the model at once, and again after every update. It
+vLLM starts with random weights and gets the model's at once, and again after every update. It
 computes with its own copy, parts of which are packed for its kernels. So every sync is checked: its
-log-probs of a probe must be those of the model. Dialogs share its prefix cache: the next turn of a dialog,
+log-probs of a probe must equal the model's. Dialogs share its prefix cache: the next turn of a dialog,
 and a retry, find the tokens before them there. On a GPU vLLM sleeps while the model is trained, so that both
 use the same memory.
 """
@@ -48,7 +48,7 @@ class VllmPolicy(LocalPolicy):
 
     vLLM starts and gets the weights at creation, which sets the variables of ENVIRONMENT that are not set; on
     a GPU it then sleeps until :meth:`begin`. Each request has the seed of its seed address (r3l.core.seeds),
-    so a repeated run draws the same tokens, but not those of the local sampler. Raises ConfigError if vLLM is
+    so a repeated run draws the same tokens, but not the local sampler's. Raises ConfigError if vLLM is
     missing or built for another device, EngineError if it cannot start or keeps a stale copy of the weights.
     """
 

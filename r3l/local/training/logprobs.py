@@ -29,7 +29,7 @@ def token_logprobs(
     """Log-probability (nats) of every masked token given those before it, 0 elsewhere; shape (B, T).
 
     By the forward pass of transformers' class. Rows are padded on the right. Logits are divided by
-    ``temperature``, that of sampling, so that the policy that acted is optimised (as the released trainer
+    ``temperature``, as in sampling, so that the policy that acted is optimised (as the released trainer
     does). The first token of a row has nothing before it, so it is 0 too.
     """
     # Padding is on the right, so plain causal attention never sees it and no mask is needed.
@@ -93,7 +93,7 @@ def trajectory_logprobs(
     """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
 
     Computed without gradients, in evaluation mode. ``samples``: whether the model reads a trajectory as one
-    row, or each turn as a row of its own. ``temperature``: divides logits. ``tokens_per_microbatch``: most
+    row, or each turn as a separate row. ``temperature``: divides logits. ``tokens_per_microbatch``: most
     tokens of one pass (a longer row is a pass by itself). ``wanted``: the forward pass; transformers' if the
     packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
     """

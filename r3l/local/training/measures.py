@@ -214,7 +214,7 @@ class UpdateMeasures:
         self.gaps.add(rows, batch, logprobs_B_T)
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of all measures, with those of ``share`` if it was measured.
+        """The metrics of all measures, of ``share`` only if it was measured.
 
         Call it before the gradient is clipped: ``share`` compares it with the gradient without teachers.
         """

@@ -47,7 +47,7 @@ class PrefixTree:
         nodes = 0
         previous: int | None = None
         for row in in_tree_order(rows):
-            # Up to `start` the path is that of the row before; every later token becomes a new node.
+            # Up to `start` the path equals that of the row before; every later token becomes a new node.
             start = 0 if previous is None else common_length(rows[previous], rows[row])
             shared = self.paths[previous][:start] if previous is not None else self.paths[row]
             own = len(rows[row]) - start
@@ -107,8 +107,8 @@ class PrefixTree:
             keys_R_T = np.zeros((len(rows), last), dtype=np.int64)
             for line, k in zip(keys_R_T, rows, strict=True):
                 line[: len(self.paths[k])] = self.paths[k][:last]
-            # Queries are all positions of the block, those of shared nodes too (a rectangle is one product);
-            # of their results only those of own nodes are read.
+            # Queries are all positions of the block, shared nodes too (a rectangle is one product);
+            # only the results of own nodes are read.
             for index, k in enumerate(rows):
                 own = np.arange(max(first, starts[k]), min(last, len(self.paths[k])))
                 result_of_N[self.paths[k][own]] = results + index * (last - first) + own - first

@@ -51,7 +51,7 @@ class Trainer:
     """Trains ``model`` in place by the losses of ``criterion`` (a method, or SFT) with AdamW.
 
     ``reference``: the base checkpoint's model, for a KL; if a LoRA adapter trains, ``model`` itself, whose
-    adapter is then turned off. ``temperature``: that of sampling, by which logits are divided here too.
+    adapter is then turned off. ``temperature``: of sampling; logits are divided by it here too.
     ``sampler``: the model that samples, if it is a copy whose weights are older. ``teacher``: whose weights
     score teachers' contexts: ``live`` (the sampler's), ``frozen`` (the reference's) or ``average`` (a moving
     average, moved by ``teacher_rate`` at each update). ``master_weights``: needed only if ``model`` computes
