@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
-    """Settings of Critique-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of Critique-GRPO. Codes such as (A-8) or (audit 0.6) are entries of docs/audit.md.
 
     A refinement is a second attempt at a failed rollout's task, under a critique of it.
     """

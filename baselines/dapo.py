@@ -18,7 +18,7 @@ Counted = Literal["responses", "all_after_first_prompt"]
 
 
 class DAPOSettings(GRPOSettings):
-    """Settings of DAPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of DAPO. Codes such as (A-8) or (audit 0.6) are entries of docs/audit.md.
 
     ``overlong_counts``: the length of a rollout is the tokens of its ``responses``, or
     ``all_after_first_prompt``.

@@ -20,7 +20,10 @@ from r3l.core.trajectory import Group, Trajectory
 
 
 class GiGPOSettings(GRPOSettings):
-    """Settings of GiGPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of GiGPO: weight and discount of the advantages per turn, and their normalisation.
+
+    Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
+    """
 
     omega: float = option(1.0, "weight of a turn's advantage", "GiGPO paper: 1", ge=0)
     gamma: float = option(0.95, "discount of the return per turn", "GiGPO paper: 0.95", gt=0, le=1)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class GSPOSettings(GRPOSettings):
-    """Settings of GSPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of GSPO: those of GRPO with other defaults.
 
-    As GRPO's, with other defaults.
+    Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
     """
 
     clip_low: float = option(

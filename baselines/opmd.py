@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OPMDSettings(MethodSettings):
-    """Settings of OPMD; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of OPMD. Codes such as (A-8) or (audit 0.6) are entries of docs/audit.md.
 
     OPMD is R3L without reflection and amplification. ``baseline``: ``mean`` or ``logavgexp``
     (:meth:`OPMD.advantages`).

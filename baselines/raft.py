@@ -13,7 +13,7 @@ from r3l.core.trajectory import Group, Objective
 
 
 class RAFTSettings(MethodSettings):
-    """Settings of RAFT; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of RAFT. Codes such as (A-8) or (audit 0.6) are entries of docs/audit.md.
 
     ``loss_agg``: ``token_mean``, ``traj_mean``, ``token_sum`` or ``microbatch_released``.
     """

@@ -61,10 +61,10 @@ async def reflect_and_restart(
 
 
 class ReflectGRPOSettings(GRPOSettings, RestartSettings):
-    """Settings of Reflect-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """Settings of Reflect-GRPO: how many rollouts are reflected on and retried, and how.
 
     ``group_size`` does not include ``reflected_rollouts``: with both at N/2, a task has N rollouts before
-    retries.
+    retries. Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
     """
 
     group_size: int = option(

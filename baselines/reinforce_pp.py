@@ -19,7 +19,10 @@ from r3l.core.trajectory import Group
 
 
 class ReinforcePPSettings(GRPOSettings):
-    """Settings of REINFORCE++; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of REINFORCE++: those of GRPO, and a baseline that is subtracted from rewards.
+
+    Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
+    """
 
     baseline: Literal["none", "group_mean"] = option(
         "none",

@@ -31,7 +31,7 @@ RELEASED = "RLTF released code"
 
 
 class RLTFSettings(MethodSettings, CritiqueSettings):
-    """Settings of RLTF; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of RLTF. Codes such as (A-8) or (audit 0.6) are entries of docs/audit.md."""
 
     learn: Literal["none", "sd", "fm", "sft"] = option(
         REQUIRED,

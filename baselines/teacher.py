@@ -89,9 +89,10 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
 
 
 def solution(ctx: RolloutContext, solved: Trajectory) -> str:
-    """The text of a hint that shows how ``solved``, an attempt that succeeded, was solved.
+    """The text of a hint that shows how a task was solved, from ``solved``, a successful attempt.
 
-    It has the attempt's actions, or its response without its thought if it has a single turn.
+    It lists the actions of the attempt. If the attempt has a single turn, it shows that response, without the
+    thought before it.
     """
     if len(solved.turns) == 1:
         actions = [after_thought(solved.turns[0].response).strip()]

@@ -45,10 +45,12 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
     extra = "verifiers"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """``task``: the library's hash of the task; ``before``: the messages before its first observation.
+        """The contents of task ``number`` (from 0) of the taskset, part of the task set's hash.
 
-        ``versions``: versions of verifiers and, if it is installed as a package, of the taskset. Raises
-        ConfigError as :meth:`loaded`, which it calls.
+        ``task``: the library's hash of the task. ``before``: the messages before its first observation.
+        ``versions``: versions of verifiers and, if it is an installed package, of the taskset. Loads the
+        taskset, with the ConfigErrors of :meth:`loaded`; raises DataError for a message with an image,
+        IndexError if there is no such task.
         """
         from r3l.envs.adapters.verifiers_engine import messages_before
 

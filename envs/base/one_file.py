@@ -97,9 +97,10 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         return OneFileDialogue(self.domain, self.rules, self._player(), style, max_turns)
 
     def make_demonstrator(self, task_set: str) -> Any:
-        """Demonstrator that plays ``good_actions`` on the tasks of split ``sft``.
+        """Demonstrator that plays ``good_actions`` on tasks that are drawn for SFT only (split ``sft``).
 
-        Raises ConfigError if the environment has no ``good_actions``.
+        They are the same for every ``task_set``. Raises ConfigError if the environment has no
+        ``good_actions``.
         """
         player = self._player()
         if player is None:
@@ -206,9 +207,10 @@ class ErringPlayer(ScriptedExpert):
         return others[0] if rng.random() < error_model.systematic else others[int(rng.integers(len(others)))]
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge ``action``: it is wrong if the player would not have taken it; None if it is right.
+        """Describe what is wrong with ``action``; None if ``good_actions`` names it after the turns so far.
 
-        ``text``, the observation after it, makes no difference.
+        ``turn`` is only copied into the result, which also has the best action. ``text``, the observation
+        after the action, is not read.
         """
         good = self._player(self._first, self._answers)
         return None if action in good else WrongAction(turn, f"{action} does not help", tuple(good[:1]))

@@ -78,7 +78,10 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Demonstrator on problems that have a stored solution and are in no split; at last they repeat."""
+        """Demonstrator on problems that have a stored solution and are in no split.
+
+        After the last one they begin again.
+        """
         from r3l.envs.scienceworld.expert import expert_of
 
         task = partial(self.task_sets().spare_task, task_set)

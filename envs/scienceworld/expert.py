@@ -157,7 +157,10 @@ class ScienceWorldExpert(ScriptedExpert):
         return f"{len(answers)} steps, {visited} places"
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """The error model after a critique: the agent no longer overlooks focusing."""
+        """The error model after a critique: the agent no longer skips the action "focus on" of a task.
+
+        ``suggested``, the critique's actions, is not read.
+        """
         return replace(error_model, overlooks=False)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:

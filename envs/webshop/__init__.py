@@ -97,7 +97,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Demonstrator on the goals that are in no split; they repeat."""
+        """Demonstrator on the goals that are in no split; after the last one they begin again."""
         from r3l.envs.webshop.expert import WebshopExpert
 
         return self.scripted_demonstrator(

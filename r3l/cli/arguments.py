@@ -106,7 +106,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 def named_runs(runs: list[Path] | None) -> list[Path]:
     """The evaluation.json of each of ``runs``, which are run directories or such files; [] for None.
 
-    Raises DataError for a directory that is no evaluated run.
+    Raises DataError for a directory that is no evaluated run. Files are not checked.
     """
     from r3l.runs.run_paths import named_evaluation
 

@@ -40,8 +40,9 @@ OF_SFT = "sft.json"  # is in the folder of a model that this project made
 class EvaluationRequest(Strict):
     """The options of one evaluation, as `r3l evaluate` or a line of a file gives them; None: not given.
 
-    ``n``: number of tasks. ``repeat``: episodes of each. ``set``: changes ``key=value``. The others of a
-    server: :class:`r3l.cli.model_source.ModelSource`.
+    ``n``: number of tasks. ``repeat``: episodes of each. ``set``: changes of settings, ``key=value``.
+    ``batch``, ``dialog``, ``tokenizer``, ``request`` and ``deadline`` say how a model is called, mostly one
+    behind ``server``: :class:`r3l.cli.model_source.ModelSource`.
     """
 
     env: str

@@ -122,8 +122,8 @@ class Run(TierSettings):
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
         """16 hex digits of a hash over all that decides the run's result: settings and ``inputs``.
 
-        Equal hashes mean equal numbers on the same kind of machine. ``inputs``: of a manifest; by default
-        :meth:`inputs`.
+        Equal hashes mean equal numbers on the same kind of machine. ``inputs``: the inputs that a manifest
+        recorded; by default :meth:`inputs`.
         """
         values = hashed(self.model_dump(mode="json"))
         values |= {"schema": SCHEMA_VERSION, "inputs": self.inputs() if inputs is None else inputs}

@@ -168,7 +168,7 @@ def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
 
 
 def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> TrajectoryRow:
-    """The row of a trajectory; ``weight``: of each of its trainable tokens."""
+    """The row of a trajectory; ``weight``: weight of each of its trainable tokens."""
     mask = t.credit_mask()
     return TrajectoryRow(
         ids=t.token_ids(),

@@ -29,10 +29,10 @@ class Step:
 class Demonstration:
     """A scripted episode, the critique of it, and a scripted retry.
 
-    ``first``: first observation; ``reward``, ``success``: of the episode ``steps``. ``error``: the rule that
-    an invalid action broke, which ended the episode (Dialogue.parse), else None. ``retry``: the steps from
-    the critique's turn on, played under its suggestion; empty, with ``retry_success`` False, if the critique
-    names no turn.
+    ``first``: first observation; ``reward``, ``success``: result of the episode ``steps``. ``error``: the
+    rule that an invalid action broke, which ended the episode (Dialogue.parse), else None. ``retry``: the
+    steps from the critique's turn on, played under its suggestion; empty, with ``retry_success`` False, if
+    the critique names no turn.
     """
 
     task: Task

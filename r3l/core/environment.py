@@ -253,9 +253,11 @@ class Dialogue(Protocol):
         answers: Sequence[tuple[Observation, str, str]],
         now: Observation,
     ) -> list[Message]:
-        """The complete prompt of the next response, if ``history`` is set.
+        """All messages of the next prompt, for dialogues with ``history``: every turn begins a new dialog.
 
-        ``answers``: (observation, response to it, action in that response), oldest first.
+        ``answers``: (observation, response to it, action in that response) of the earlier turns, oldest
+        first; ``now``: the observation to answer. Not called without ``history``, where :meth:`following`
+        adds a message to the dialog; dialogues that do not support it raise NotImplementedError.
         """
         ...
 

@@ -63,7 +63,7 @@ class Turn:
       complete context of the response.
     - ``logprobs``: one per response token, in nats at sampling time; another number raises ValueError.
     - ``action``: parsed from the response; ``error``: why it could not be.
-    - ``unguided_prompt_ids``: of a guided retry, the prompt ids without guidance (see r3l.retry).
+    - ``unguided_prompt_ids``: in a guided retry, the prompt ids without guidance (see r3l.retry).
     - ``teacher_prompt_ids``: the prompt ids that a teacher reads instead (see Trajectory); None: the same.
     - ``teacher_logprobs``: log-probs of the response in the teacher's context; None until they are scored.
     - ``usage``: token counts of a response from a server that reveals no token ids.
@@ -122,20 +122,20 @@ class Turn:
 class Trajectory:
     """A dialog with its outcome.
 
-    A *teacher* is the policy in a context that holds more than the one that trains: guidance, a solved
-    attempt. Its context is ``teacher_prompt_ids`` of the turns. A distilled retry was sampled in it, so its
-    log-probs there come from sampling. Any other trajectory with a teacher is scored in it by the engine,
-    before advantages are computed.
+    A *teacher* is the policy with more in its context than the trained prompt has: guidance, or a solved
+    attempt. Each turn holds that context in ``teacher_prompt_ids`` and the log-probs of the response in it in
+    ``teacher_logprobs``, which the engine computes before the advantages. Only a distilled retry has them
+    from sampling, since it was sampled in the teacher's context.
 
     - ``member``: index of the rollout within its task.
-    - ``reward``, ``success``: of the complete episode.
+    - ``reward``, ``success``: result of the complete episode.
     - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
     - ``feedback``: the environment's closing message, which only requests for feedback show to the policy.
     - ``restart_turn``: number of leading turns that a retry copies from its base rollout (0 for a base
       rollout).
     - ``trainable``: the turns that carry gradient; None: all.
-    - ``rescore``: the log-probs belong to another context (a distilled retry was sampled under guidance), so
-      the engine computes the sampling policy's log-probs under this one.
+    - ``rescore``: the log-probs from sampling belong to another context (a distilled retry was sampled under
+      guidance), so the engine computes those of the policy that sampled it in the trained context.
     - ``hint``: the text that only the teacher reads.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.

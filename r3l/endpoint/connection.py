@@ -206,7 +206,7 @@ class Connection(httpx2.AsyncClient):
 def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
     """The error to raise for a request that the server has refused with ``response``; raises nothing.
 
-    A DialogTooLongError if its reason is a full context. ``path``: of the request, for the message.
+    A DialogTooLongError if its reason is a full context. ``path``: the request's, for the message.
     """
     where = options.shown + path
     status = response.status_code
@@ -228,7 +228,7 @@ def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> S
 def failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:
     """The error to raise for a request that got no usable answer because of ``error``; raises nothing.
 
-    An UnfinishedError if the answers stay incomplete. ``path``: of the request, for the message.
+    An UnfinishedError if the answers stay incomplete. ``path``: the request's, for the message.
     """
     where = options.shown + path
     settable = options.settable

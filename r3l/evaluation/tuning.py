@@ -62,7 +62,7 @@ class TuningResult(TypedDict):
     """The content of results/tuning/TIER/ENV/METHOD.json: the rates that were tried, and the ``chosen`` one.
 
     ``rule``: the rule of choice, in words. ``task_set``: the validation task set that scored the rates.
-    ``standard_error``: of a rate's mean success over seeds.
+    ``standard_error``: standard error of a rate's mean success over seeds.
     """
 
     tier: str

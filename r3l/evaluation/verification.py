@@ -117,7 +117,7 @@ def copy_error(one: Path, other: Path) -> str:
 
 
 def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
-    """Raise DataError if the directory of a run has another run's name; ``content``: of its evaluation.json.
+    """Raise DataError if the directory of a run has another run's name; ``content``: its evaluation.json.
 
     Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
@@ -155,10 +155,10 @@ def verify(run_dir: Path) -> None:
 
 
 def verify_further(folder: Path, run_dir: Path) -> None:
-    """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests.
+    """Verify the evaluation in ``folder``, of the run in ``run_dir`` on a further task set.
 
-    Scores, episodes, task set and weights must agree with the run's files. Raises DataError naming the first
-    file and key that differs.
+    Scores, episodes, task set and weights must agree with the run's files. If the folder has no SHA256SUMS,
+    it is written (:func:`sign`). Raises DataError naming the first file and key that differs.
     """
     if (folder / SUMS).is_file():
         check_signed(folder)

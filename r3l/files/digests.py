@@ -82,10 +82,11 @@ def digest_of(path: str | Path) -> str:
 
 
 def digest_of_all(files: Mapping[str, Path]) -> str:
-    """The sha256, in hex, over names and digests of ``files`` in name order, cached by their times and sizes.
+    """The sha256, in hex, over names and digests of ``files`` in name order; a moved file has the same one.
 
-    ``files``: name -> path; paths do not count. The cache is in this process, and for 64 MiB or more also on
-    disk. Raises OSError if a file is missing.
+    ``files``: name -> path. A digest is cached until the path, size or change time (ctime) of a file differs:
+    in this process, and if the files have 64 MiB or more together also on disk. Raises OSError if a file is
+    missing.
     """
     # The inode's change time: copying and unpacking can set the other times back.
     stats = [(name, path.resolve(), path.stat()) for name, path in sorted(files.items())]

@@ -120,7 +120,7 @@ def read_jsonl_columns(
 
     A value is None where a line lacks the key; without a file each key has []. Read is the first of the
     :func:`variants` of ``path`` that exists; with ``content``, its bytes, ``path`` is the file itself.
-    ``model``: of a line, which all lines are checked against on the first read, with DataError, as in
+    ``model``: type of a line. On the first read all lines are checked against it, with DataError, as in
     :func:`read_jsonl`.
 
     Columns are kept in the cache folder by the sha256 of the bytes that they were read from and by what

@@ -38,7 +38,7 @@ def most(packed: int, floor: int = FLOOR) -> int:
 def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object) -> bytes:
     """Unpack the first member of ``packed``. Raises DataError before it has more than ``limit`` bytes.
 
-    The caller handles the decompressor's own errors. ``name``: of the file, for the error.
+    The caller handles the decompressor's own errors. ``name``: the file's, for the error.
     """
     content = decompressor.decompress(packed, limit + 1)
     if len(content) > limit:
@@ -49,7 +49,7 @@ def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object
 def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterator[bytes]:
     """The lines of a decompressing ``stream``.
 
-    Raises DataError before they have more than ``limit`` bytes in all; ``name``: of the file, for the error.
+    Raises DataError before they have more than ``limit`` bytes in all; ``name``: the file's, for the error.
     """
     left = limit
     while line := stream.readline(left + 1):

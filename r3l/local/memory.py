@@ -159,7 +159,11 @@ def halved(value: int, least: int) -> list[int]:
 
 
 def changed(settings: S, changes: Mapping[str, Any]) -> S:
-    """A copy of ``settings`` with ``changes``: dotted keys such as ``lora.rank``, with their new values."""
+    """A copy of ``settings`` with ``changes``: new values by key of the form SECTION.NAME, as ``lora.rank``.
+
+    Values are not validated. Raises ValueError for a key of another form, AttributeError for an unknown
+    section.
+    """
     for key, value in changes.items():
         section, name = key.split(".")
         of_section = getattr(settings, section).model_copy(update={name: value})

@@ -36,9 +36,9 @@ RETRIES = ("guided", "unguided", "from_start", "fresh")  # after a reflection of
 def attempt_columns(played: Played) -> pd.DataFrame:
     """The attempts as a table, one row each. NaN: the attempt does not count for the column.
 
-    - ``task``, ``group``: of the attempt. ``success``, ``reward``, ``turns``, ``tokens``, ``unusable``
-      (ended by an invalid response), ``stop_REASON``; ``success_easy``, ``success_hard``: success of the
-      attempts at easy or hard tasks.
+    - ``task``, ``group``: the attempt's task id and task group. ``success``, ``reward``, ``turns``,
+      ``tokens``, ``unusable`` (ended by an invalid response), ``stop_REASON``; ``success_easy``,
+      ``success_hard``: success of the attempts at easy or hard tasks.
     - ``actions``: number of readable actions; ``shown``: how many of them name only what was shown before.
     - ``valid_all``: the reflection can be used; ``right_all``: it states the right outcome;
       ``right_failed``, ``right_solved``: the same after a failure and after a success.

@@ -335,9 +335,11 @@ class Retries:
         return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
-        """Play two retries from the turn that the environment's critique names: with its hint, and without.
+        """Play two retries from the turn that the environment's critique names, one of them with a hint.
 
-        None if there is no critique, if it names no turn, or if the reflection made of it is invalid.
+        The hint comes from a reflection that is written from the critique. Returns the critique's cause and
+        the outcomes of both retries; None without a critique, if it names no turn, or if that reflection is
+        invalid.
         """
         if critique is None or critique.turn is None:
             return None

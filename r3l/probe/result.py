@@ -83,8 +83,8 @@ class Target(Strict):
 class Targets(Strict):
     """configs/probe_targets.yaml: targets by measure (a key of r3l.probe.measures.SECTIONS).
 
-    ``gate``: for a model for which reflecting pays. ``targets``: for a good base checkpoint of tier
-    nano. ``sources``: by key, where the values come from.
+    ``gate``: targets for a model for which reflecting pays. ``targets``: targets for a good base checkpoint
+    of tier nano. ``sources``: by key, where the values come from.
     """
 
     gate: dict[str, Target]

@@ -50,9 +50,11 @@ def taught_copies(
 
 
 def read_by_teachers(session: PlaySession, taught: Sequence[Trajectory]) -> list[TeacherReading | None]:
-    """Score the tokens of attempts in their teachers' contexts (:func:`taught_copies`); one reading each.
+    """Compare the log-probs of attempts in their teachers' contexts with those of sampling, one result each.
 
-    None where the context exceeds ``sampling.max_context`` tokens, and for all if the policy is at a server.
+    ``taught``: copies by :func:`taught_copies`. A reading has the sum of the differences over all sampled
+    tokens (nats), their number, and whether the teacher's prompt contains its hint. It is None if the
+    context exceeds ``sampling.max_context`` tokens; all are None if the policy is behind a server.
     """
     readings: list[TeacherReading | None] = [None] * len(taught)
     if not isinstance(session, LocalSession):

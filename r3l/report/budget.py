@@ -145,8 +145,8 @@ def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
 def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
     """The table of budgets: one line per method, a section per environment; nothing is marked as best.
 
-    ``rows``: of :func:`budget_rows`. ``every_column``: show all its columns that are not empty, not only
-    COLUMNS.
+    ``rows``: result of :func:`budget_rows`. ``every_column``: show all its columns that are not empty, not
+    only COLUMNS.
     """
     columns = {key: name for name, key in COLUMNS.items()}
     if every_column:

@@ -151,9 +151,9 @@ class LearningTest(Strict):
     def values_S(self, runs: pd.DataFrame) -> list[float]:
         """The value of the test for each seed that both methods have, shape (S,); [] without such seeds.
 
-        ``runs``: of one (tier, environment, model), one row each. Both methods are read at the learning rate
-        of RATE_OF (grpo); [] too if its runs do not share one. Seeds whose curves lack an update that is
-        asked for are left out.
+        ``runs``: the runs of one (tier, environment, model), one row each. Both methods are read at the
+        learning rate of RATE_OF (grpo); [] too if its runs do not share one. Seeds whose curves lack an
+        update that is asked for are left out.
         """
         rate = learning_rate(runs, RATE_OF)
         if rate is None:

@@ -49,8 +49,8 @@ class ClaimVerdict:
     ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs. ``comparison``: the
     effect judged with all others of its family; None below MIN_SEEDS (3) seeds, or while registered seeds are
     missing. ``paper``: the published effect, in ``paper_metric``, from the file and lines ``paper_source``.
-    ``learning_rates``: those of both methods if they differ; ``at_equal_rates``: the effect with the first
-    method at the second one's rate, None if that has not run.
+    ``learning_rates``: the rates of both methods if they differ; ``at_equal_rates``: the effect with the
+    first method at the second one's rate, None if that has not run.
     """
 
     claim: Claim

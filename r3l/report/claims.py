@@ -70,9 +70,9 @@ class ScoreTest(Strict):
         """The value of the test for each seed that both methods have, shape (S,).
 
         [] if the task group or common seeds are missing. With ``unsolved_by``, also if no task is left or
-        seeds played different tasks; with ``beyond``, seeds that it lacks are left out. ``runs``: of one
-        (tier, environment, model). ``rate``: use the runs at this learning rate; None: those of the methods'
-        own names.
+        seeds played different tasks; with ``beyond``, seeds that it lacks are left out. ``runs``: the runs of
+        one (tier, environment, model). ``rate``: use the runs at this learning rate; None: those of the
+        methods' own names.
         """
         by_seed = self._by_seed(runs, rate)
         if self.beyond is None:
@@ -132,7 +132,7 @@ class TrainingTest(Strict):
         """``rate`` - ``minus`` of each seed's training (``change``: last minus first updates), shape (S,).
 
         With ``against``, minus that method's value at the same seed; other seeds are left out, and so are
-        those whose training lacks a count. ``runs``: of one (tier, environment, model).
+        those whose training lacks a count. ``runs``: the runs of one (tier, environment, model).
         """
         ours = self._by_seed(runs, self.method)
         if self.against is None:

@@ -18,7 +18,7 @@ from r3l.stats.intervals import MIN_SEEDS
 def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
     """The table of claims: a section for each, a line for each environment, bold if as claimed.
 
-    ``rows``: of one claim one after another. Environments without runs share a line.
+    ``rows``: the rows of one claim follow one another. Environments without runs share a line.
     """
 
     def where(line: Sequence[ClaimVerdict]) -> str:

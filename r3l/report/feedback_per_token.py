@@ -118,10 +118,11 @@ class FeedbackRow:
 def feedback_rows(
     runs: pd.DataFrame, envs: Sequence[str] | None = None, methods: Sequence[str] | None = None
 ) -> list[FeedbackRow]:
-    """The rows of METHODS in ENVS, by environment and model; a method has one for each writer of feedback.
+    """The rows of the table, by environment and model; a method has a row for each writer of its feedback.
 
-    ``envs``, ``methods``: the ones that a reader asked for, in place of these; then those without runs have
-    rows too. The early and final differences of all rows are one family for Benjamini-Hochberg's correction.
+    ``runs``: rows of r3l.report.frame. ``envs`` and ``methods`` replace the defaults ENVS and METHODS; those
+    that are given have a row even without runs. All differences to GRPO, in early and in final success, with
+    at least MIN_SEEDS paired seeds are corrected together by Benjamini-Hochberg.
     """
     runs = whole(runs)
     names = methods or METHODS

@@ -205,7 +205,7 @@ def _tasks_of(task_E: tuple[str, ...], group_E: tuple[str, ...]) -> _Tasks:
 
 
 def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result: Result) -> Row:
-    """The columns of a run that all groups of its test tasks share; ``path``: of the evaluation."""
+    """The columns of a run that all groups of its test tasks share; ``path``: its evaluation.json."""
     tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
     run_dir = run_dir_of(path)
     digests = recorded_digests(run_dir)

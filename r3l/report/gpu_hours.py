@@ -43,8 +43,8 @@ PHASES = ("rollout_seconds", "train_seconds")
 class Cost:
     """The cost of one run: ``gpu_hours`` = ``steps`` * ``seconds`` * 16 / 3600.
 
-    ``seconds``: of a step on 16 H20. ``basis``: how it was estimated, such as ``as ALFWorld, as GRPO x 2
-    rollouts``; empty if published. A run that trains nothing has 0 steps.
+    ``seconds``: duration of a step on 16 H20. ``basis``: how it was estimated, such as ``as ALFWorld, as GRPO
+    x 2 rollouts``; empty if published. A run that trains nothing has 0 steps.
     """
 
     env: str
@@ -132,8 +132,8 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
     """GPU-hours of one seed: one line per model and method, one column per environment.
 
-    Below, the totals over ``run_costs``, which has an entry per run. ``seeds``: of each cell, for the note.
-    ``~``: estimated, not published.
+    Below, the totals over ``run_costs``, which has an entry per run. ``seeds``: number of seeds of each cell,
+    for the note. ``~``: estimated, not published.
     """
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
 

@@ -44,10 +44,10 @@ class Earlier(Strict):
 
 
 class Registered(Strict):
-    """configs/registered.yaml: ``method`` minus ``against`` in each of ``envs``.
+    """The preregistered comparison of ``method`` with ``against`` in each of ``envs``.
 
-    Together with the ``earlier`` comparisons, which stay counted, they are one family for Holm's correction.
-    ``sources``: by key, where the values come from.
+    Read from configs/registered.yaml. These and the ``earlier`` registered comparisons are corrected together
+    by Holm's method. ``sources``: by key, where the values come from.
     """
 
     tier: str

@@ -220,7 +220,7 @@ def place_of(bench: Bench) -> dict[str, Any]:
 def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:
     """The columns of an interval: mean, low, high, interval (its kind), points; {} for None.
 
-    ``prefix``: of their names.
+    ``prefix``: text before each column's name.
     """
     if interval is None:
         return {}

@@ -25,7 +25,10 @@ from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 @dataclass(frozen=True)
 class Selection:
-    """Environments, methods and runs (evaluation.json files) that a command names; None: the table's own."""
+    """What a command names to be shown: environments, methods, and evaluation.json files of runs.
+
+    ``envs`` or ``methods`` None: the command names none, so a table shows its default ones.
+    """
 
     envs: Sequence[str] | None = None
     methods: Sequence[str] | None = None

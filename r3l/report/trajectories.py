@@ -76,12 +76,13 @@ def read(run_dir: Path) -> list[Line]:
 
 
 def pack(run_dir: Path, limit: int) -> str | None:
-    """The trajectories of a run for the viewer: JSON, compressed to a tenth, in base64; None if it kept none.
+    """The trajectories of a run for the viewer: compressed JSON in base64; None if the run logged none.
 
     Its keys: ``tasks`` (of each its step, task, group, selected_as, and ``members`` by :func:`by_member`),
-    ``left_out`` (number of tasks that did not fit) and ``file``. The text has at most ``limit`` characters,
-    but at least one task. Tasks that taught something are preferred to a step's first task, and steps take
-    turns, the last one first. Raises DataError for damaged files.
+    ``left_out`` (number of tasks that did not fit) and ``file``. As many tasks are taken as fit into
+    ``limit`` characters, at least one: first one task of every step, from the last step back, then a second
+    one of each, and so on. Within a step, tasks that taught something come before the step's first. Raises
+    DataError for damaged files.
     """
     lines = read(run_dir)
     if not lines:

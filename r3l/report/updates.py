@@ -119,9 +119,10 @@ def _training(run_dir: Path, version: Version) -> TrainingRecord:
 
 
 def held_out(evaluation: Path) -> dict[int, float]:
-    """Test success after each update of ``evaluation.curve``, by update; {} if the run names none.
+    """Test success (0 to 1) after each update that ``evaluation.curve`` names, by update.
 
-    ``evaluation``: the run's evaluation.json.
+    ``evaluation``: the run's evaluation.json; read is the curve.jsonl next to it. {} without one, as in runs
+    that name no updates. Raises DataError if it is damaged.
     """
     path = run_dir_of(evaluation) / CURVE
     return _held_out(path, _version(path))

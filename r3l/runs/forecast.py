@@ -27,10 +27,11 @@ LEAST_STEPS = 2  # the first one also loads and compiles
 class Forecast(TypedDict):
     """forecast.json. ``of``: fingerprint of the run without seed and number of steps. Times are in seconds.
 
-    ``start``: until the first step begins, kernels compiled; ``collect`` and ``train``: of one step;
-    ``between``: the rest of a step (weights sent, checkpoints saved), negative if phases overlap; ``end``:
-    the last export; ``measured``: number of steps that were averaged. ``evaluation``: of the test tasks by
-    Trinity, every ``evaluate_every`` steps (0: never); the one before the first step is in ``start``.
+    ``start``: until the first step begins, kernels compiled; ``collect`` and ``train``: these phases of one
+    step; ``between``: the rest of a step (weights sent, checkpoints saved), negative if phases overlap;
+    ``end``: the last export; ``measured``: number of steps that were averaged. ``evaluation``: one evaluation
+    on the test tasks by Trinity, every ``evaluate_every`` steps (0: never); the one before the first step is
+    in ``start``.
     """
 
     schema: int

@@ -36,7 +36,10 @@ PACKAGES = (
 
 
 def with_all(groups: dict[str, Any]) -> dict[str, Any]:
-    """Return ``groups``, scores by group of tasks. Raises ValueError if the group "all" is missing."""
+    """Check that ``groups``, scores by group of tasks, has the group "all"; returns it unchanged.
+
+    Raises ValueError if it does not.
+    """
     if "all" not in groups:
         raise ValueError("the group 'all' is missing")
     return groups

@@ -103,8 +103,8 @@ def final_scores(metrics: Sequence[Mapping[str, float]], schema: int = SCHEMA) -
     """Means of the ``train/`` metrics over those of the last FINAL_WINDOW (5) steps that have the metric.
 
     Every step counts alike. Success in a task group is missing in a step without rollouts of that group;
-    schema 1 of result.json counted it as 0, so that the group's mean was too low. ``metrics``: of each step,
-    in order. {} without steps. Raises ValueError for a ``schema`` that is neither 1 nor SCHEMA.
+    schema 1 of result.json counted it as 0, so that the group's mean was too low. ``metrics``: the metrics of
+    each step, in order. {} without steps. Raises ValueError for a ``schema`` that is neither 1 nor SCHEMA.
     """
     if schema not in (1, SCHEMA):
         raise ValueError(f"schema {schema} is not 1 or {SCHEMA}")

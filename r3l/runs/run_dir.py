@@ -130,8 +130,9 @@ def check_owner(run_dir: Path, run: Run) -> None:
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
     """Rename ``run_dir`` if training would overwrite it (see :func:`check_owner`); returns the new path.
 
-    ``fingerprint``: of the run to be trained. The new name ends in the fingerprint of the run inside (and a
-    number if that exists). None: nothing was renamed. Raises DataError if its manifest is damaged.
+    ``fingerprint``: fingerprint of the run to be trained. The new name ends in the fingerprint of the run
+    inside (and a number if that exists). None: nothing was renamed. Raises DataError if its manifest is
+    damaged.
     """
     recorded = _fingerprints(run_dir)
     others = [found for found in recorded.values() if found != fingerprint]

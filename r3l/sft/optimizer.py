@@ -40,7 +40,7 @@ def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimize
 class CombinedOptimizer:
     """Several optimisers of different weights with the interface of one: each call goes to all of them.
 
-    ``param_groups``: of all optimisers, so that a learning rate set there holds for every one.
+    ``param_groups``: the groups of all optimisers, so that a learning rate set there holds for every one.
     """
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:

@@ -103,9 +103,9 @@ AnyPhase = Annotated[
 class SFTConfig(Strict):
     """A recipe of SFT, configs/sft/<name>.yaml: how a base checkpoint is made, phase by phase.
 
-    ``threads``: of torch. ``tokens_per_step``: of the examples of one optimiser step. ``prompts``: ``full``,
-    ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``. ``sources``: by key, where the
-    values come from.
+    ``threads``: number of torch threads. ``tokens_per_step``: tokens of the examples of one optimiser step.
+    ``prompts``: ``full``, ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``.
+    ``sources``: by key, where the values come from.
 
     Refused are shares that add up to more than 1; ``lora.rank`` without a ``model``, with muon or with
     ``sharpness``; ``hinted_share`` with another ``guidance`` than ``suggestion``; and sampled phases without

@@ -56,10 +56,11 @@ Config = dict[str, Any]
 class Place:
     """Folders, backend and machines with which Trinity trains a run; not part of the run itself.
 
-    ``folder``: of Trinity's checkpoints, buffers and logs. ``tasks``: folder of train.jsonl (a row per task
-    in training order, ``{"id": ..., "occurrence": 0}``) and a file per evaluation (test.jsonl ...).
-    ``tinker_url``: the tinker backend's server. ``nodes`` and ``gpus_per_node`` override the model's
-    configuration. ``attention``: FLASH, or "sdpa" where flash-attn is not installed (verl).
+    ``folder``: Trinity writes its checkpoints, buffers and logs here. ``tasks``: folder with train.jsonl (a
+    row per task in training order, ``{"id": ..., "occurrence": 0}``) and a file per evaluation (test.jsonl
+    ...). ``tinker_url``: address of the server of backend tinker. ``nodes`` and ``gpus_per_node`` replace
+    those of the model's configuration. ``attention`` (verl): ``flash_attention_2``, or ``sdpa`` where
+    flash-attn is not installed.
     """
 
     folder: Path

@@ -109,7 +109,10 @@ def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
 
 
 def _experience(t: Trajectory, position: int, index: int) -> Experience:
-    """An experience that holds ``t``; ``position``: of its task in the step, ``index``: among the task's."""
+    """An experience that holds ``t``.
+
+    ``position``: position of its task in the step. ``index``: its own among the trajectories of the task.
+    """
     # Everything but tokens, log-probs and masks, which are tensors.
     start = len(t.turns[0].prompt_ids) if t.turns else 0
     info = {

@@ -35,7 +35,7 @@ KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; o
 class SampleRequest:
     """A request to sample one response to the prompt ``ids`` (token ids), of at most ``max_tokens``.
 
-    ``seed``: of its draws; callers take r3l.core.seeds:seed_of the response's seed address.
+    ``seed``: seed of its random draws; callers take r3l.core.seeds:seed_of the response's seed address.
     """
 
     ids: list[int]

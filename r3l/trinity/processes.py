@@ -66,9 +66,9 @@ class TrinityEnvironment:
     ) -> Iterator[Ray]:
         """Start a Ray cluster's head process at this node's address ``ip``; it ends with the block.
 
-        ``folder``: of the logs. ``sizes``: resources of this node (``num-gpus``, ...), which replace those
-        that Ray detects. ``variables``: additional environment variables. Raises EngineError if Ray does not
-        start at the fifth attempt.
+        ``folder``: folder of the logs. ``sizes``: resources of this node (``num-gpus``, ...), which replace
+        those that Ray detects. ``variables``: additional environment variables. Raises EngineError if Ray
+        does not start at the fifth attempt.
         """
         # Free ports, since several runs may share a machine.
         port = _free_port()
@@ -93,7 +93,7 @@ class TrinityEnvironment:
     def joined(self, folder: Path, address: str) -> Ray:
         """The Ray cluster that runs at ``address`` already; nothing is started, ended or checked.
 
-        ``folder``: of the logs.
+        ``folder``: folder of the logs.
         """
         return Ray(self, folder, address, self._variables(folder, address))
 
@@ -145,8 +145,9 @@ class TrinityEnvironment:
 class Ray:
     """A Ray cluster at ``address``, for which we start processes.
 
-    ``folder``: of their logs; ``variables``: their environment variables. ``heads``: the process that runs
-    the cluster's head, if we started it (it ends as soon as any of Ray's own processes does); else empty.
+    ``folder``: folder of their logs; ``variables``: their environment variables. ``heads``: the process that
+    runs the cluster's head, if we started it (it ends as soon as any of Ray's own processes does); else
+    empty.
     """
 
     environment: TrinityEnvironment

@@ -40,11 +40,12 @@ def new_log() -> Path:
 def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     """A replacement of snakemake's ``workflow.execute`` that first waits until no other workflow runs here.
 
-    Snakemake deletes a file before it makes it again, and another workflow may be reading it. The replacement
-    also lets the other jobs go on after a failed one, turns snakemake's own lock off, and starts killed jobs
-    again. These settings are made here because snakemake makes its own after it has read the Snakefile, and
-    looks for a profile only next to that file. A dry run and a submitted job do not wait. ``jobs.starts`` is
-    set when jobs will follow.
+    It also lets other jobs go on after a failed one, turns snakemake's own lock off, and starts killed jobs
+    again. Dry runs and submitted jobs do not wait; otherwise ``jobs.starts`` is set before jobs start.
+
+    Workflows wait because snakemake deletes a file before it makes it again, while another workflow may read
+    it. The settings are made here because snakemake makes its own after it has read the Snakefile, and looks
+    for a profile only next to that file.
     """
     from snakemake.settings.enums import Quietness  # type: ignore[import-untyped]
 

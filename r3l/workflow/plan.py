@@ -124,9 +124,10 @@ class WorkflowConfig(Strict):
         return settings is not None and settings.sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
-        """The columns of ``table``, run or not: (tier, environment or question set, name of the model).
+        """The columns of ``table``, also those without runs: (tier, environment, name of the model) each.
 
-        [] for a table without rows.
+        A further task set on which runs are scored (:meth:`question_sets`) is a column too, under its printed
+        name. [] for a table without rows.
         """
         found = []
         for env in self.columns(table):

@@ -42,7 +42,10 @@ class JobResources(Strict):
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
     def matches(self, names: Mapping[str, str]) -> bool:
-        """Whether each name in the entry equals the one in ``names``: rule, tier, env, model, method."""
+        """True if the entry applies to a job: each of ``names`` is equal to the entry's, or left out there.
+
+        ``names``: rule, tier, env, model and method of the job.
+        """
         return all(getattr(self, key) in (None, name) for key, name in names.items())
 
 

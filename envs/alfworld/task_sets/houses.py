@@ -36,9 +36,9 @@ _ATTEMPTS = 200
 def generate(house: House, split: str = "", group: str = "") -> Task:
     """Generate the task of ``house``. Impossible draws are repeated with the next sub-seed.
 
-    ``split``, ``group``: of the task, such as test and easy. ``payload``: ``pddl_problem``,
-    ``goal_text``, ``walkthrough`` (a winning plan; ``validate`` plays it), ``family`` and ``rejected``
-    (reason -> number of rejected draws). Raises ConfigError if every draw is rejected.
+    ``split``, ``group``: the task's, such as test and easy. ``payload``: ``pddl_problem``, ``goal_text``,
+    ``walkthrough`` (a winning plan; ``validate`` plays it), ``family`` and ``rejected`` (reason -> number of
+    rejected draws). Raises ConfigError if every draw is rejected.
     """
     rejected: Counter[str] = Counter()
     for attempt in range(_ATTEMPTS):

@@ -38,10 +38,10 @@ def numbers_differ(gold: str, answer: str) -> bool:
 
 
 def bases_differ(gold: str, answer: str) -> bool:
-    """True if the numbers differ in their base, or in digits with a base (:func:`bases_agree`).
+    """True if the answer names another base than the gold answer, or if both name one and the digits differ.
 
-    math-verify drops the base, so it takes 4210_6 for 4210_5. An answer without a base is in the base that
-    the problem asks for; a gold answer without one is decimal.
+    math-verify drops the base, so it takes 4210_6 for 4210_5. A gold answer without a base is decimal. An
+    answer without a base is never refused here: it may be in the base that the problem asks for.
     """
     return bases_agree(gold, answer) is False
 

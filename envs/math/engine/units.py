@@ -107,7 +107,7 @@ def _hundredth(text: str) -> str:
 
 
 def without_units(gold: str, answer: str) -> tuple[str, str]:
-    """Both normalized texts, without units if only one of them has a unit or both have the same."""
+    """Both normalized texts without their units; unchanged if both have a unit and these differ."""
     bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
     numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
     bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)

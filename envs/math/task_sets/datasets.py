@@ -229,9 +229,10 @@ def _download(name: str, origin: Origin) -> list[Path]:
 
 
 def read_file(path: Path, origin: Origin) -> list[Fields]:
-    """(id within the set, problem, gold answer) of the rows of a .jsonl or .parquet file that have an answer.
+    """Read (id within the set, problem, gold answer) from each row of a .jsonl or .parquet file, in order.
 
-    Raises DataError naming file, row, key and fix if a row lacks one of the three.
+    Rows that ``origin.without_gold`` lists are skipped. Raises DataError naming file, row, key and fix if any
+    other row lacks one of the three.
     """
     parsed = []
     for number, row in enumerate(rows_of(path, origin.columns)):

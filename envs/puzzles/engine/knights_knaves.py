@@ -190,7 +190,10 @@ class KnightsKnaves(Puzzle):
                 }
 
     def by_habit(self, data: Data) -> Data:
-        """All connectives misread: ``and`` and ``iff`` as ``or``, ``or`` and ``if`` as ``and``."""
+        """A copy of the problem with the statements as a careless solver always misreads them.
+
+        ``and`` and ``iff`` become ``or``; ``or`` and ``if`` become ``and``.
+        """
         return {**data, "statements": [_confused(statement) for statement in data["statements"]]}
 
 

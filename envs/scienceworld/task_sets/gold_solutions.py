@@ -24,10 +24,10 @@ _FOCUSED = re.compile(r"You focus on the (.+)\.")
 
 
 def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
-    """A solution of ``task`` that reaches score 100 on ``engine``, or None if none is found.
+    """The actions of a solution of ``task`` that reaches score 100 on ``engine``, or None if none is found.
 
-    Short plans from the texts are tried first, then the path that the simulator computes. ``golden``: an
-    engine for this; it becomes slow.
+    Short plans made from the task's texts are tried first, then the simulator's own solution. ``golden``: a
+    second engine, only to compute that; this makes every later reset of it slow.
     """
     for plan in proposals(engine, task):
         if solves(engine, task, plan):

@@ -209,9 +209,9 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
         return in_id_order(tasks)
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of those that have a solution and are in no split; being few, they repeat.
+        """SFT task ``index``: one of the problems with a solution that are in no split of task set ``name``.
 
-        Raises ConfigError for a negative index.
+        They are few: after the last one they begin again. Raises ConfigError for a negative index.
         """
         if index < 0:
             raise ConfigError(f"SFT task {index}: indices start at 0")

@@ -53,7 +53,7 @@ class WebShopDefinition(task_sets.TaskSetDefinition):
 
 
 def definition(name: str) -> WebShopDefinition:
-    """Contents of configs/task_sets/webshop_NAME.yaml. Raises ConfigError for an unknown name."""
+    """Contents of configs/task_sets/webshop_NAME.yaml. Raises ConfigError if it is missing or malformed."""
     others = "official and r3l, of the original catalogue"
     found: WebShopDefinition = read_definition(WebShopDefinition, "webshop", name, others)
     return found

@@ -54,8 +54,8 @@ class Meta:
     """Contents of a catalogue's meta.json.
 
     ``schema``: version of the file format. ``products``, ``goals``: their numbers. ``page_size``: results on
-    a page. ``total_length``: of all documents of the search index, in terms. ``sha256`` covers every product,
-    every goal and the page size. ``nouns``: version of the language model that finds nouns.
+    a page. ``total_length``: number of terms in all documents of the search index. ``sha256`` covers every
+    product, every goal and the page size. ``nouns``: version of the language model that finds nouns.
     """
 
     schema: int

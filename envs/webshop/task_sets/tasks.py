@@ -71,7 +71,7 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return allotted(name)[split]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """SFT task ``index`` of task set ``name``: a goal that is in no split; after the last they repeat.
+        """SFT task ``index`` of task set ``name``: a goal that is in no split; after the last, the first.
 
         Raises ConfigError unless it is a synthetic task set.
         """

@@ -67,7 +67,11 @@ class OffPolicyLogprobs:
         self.hinted: list[torch.Tensor] = []
 
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Add a micro-batch's distilled and imitated tokens; ``logprobs_B_T``: the policy's log-probs."""
+        """Keep the log-probs of a micro-batch's trained distilled and imitated tokens, for :meth:`metrics`.
+
+        ``logprobs_B_T``: the policy's, in nats. Of distilled tokens those under the hint are kept too, which
+        the batch has.
+        """
         trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
         distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
         self.hinted.append(batch.teacher_logprobs_B_T[distilled_B_T].cpu())
@@ -106,7 +110,10 @@ class TeacherGaps:
         self.tokens: dict[bool, int] = {}
 
     def add(self, rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Add a micro-batch's trained tokens with a teacher; ``logprobs_B_T``: the policy's log-probs."""
+        """Add D of a micro-batch's trained tokens with a teacher to the sums of successes and failures.
+
+        ``rows``: those of the batch, in its order. ``logprobs_B_T``: the policy's log-probs.
+        """
         counted_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0) & batch.taught_B[:, None]
         gap_B_T = (batch.teacher_logprobs_B_T - logprobs_B_T.detach()) * counted_B_T
         sums_B = gap_B_T.sum(1).tolist()

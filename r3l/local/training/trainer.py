@@ -51,7 +51,7 @@ class Trainer:
     """Trains ``model`` in place by the losses of ``criterion`` (a method, or SFT) with AdamW.
 
     ``reference``: the base checkpoint's model, for a KL; if a LoRA adapter trains, ``model`` itself, whose
-    adapter is then turned off. ``temperature``: of sampling; logits are divided by it here too.
+    adapter is then turned off. ``temperature``: sampling's; logits are divided by it here too.
     ``sampler``: the model that samples, if it is a copy whose weights are older. ``teacher``: whose weights
     score teachers' contexts: ``live`` (the sampler's), ``frozen`` (the reference's) or ``average`` (a moving
     average, moved by ``teacher_rate`` at each update). ``master_weights``: needed only if ``model`` computes
@@ -237,10 +237,10 @@ class Trainer:
     ) -> dict[str, float]:
         """Compute the teacher's log-probs of every trajectory that still needs them, and store them in it.
 
-        A teacher is the policy in a context that holds more (a hint, a solved attempt), with the weights that
-        ``teacher`` names. ``longest``: most tokens of a row. If the teacher's context is longer, the
-        trajectory gets the policy's own log-probs instead. Returns ``tokens/scored`` and
-        ``dropped/teacher_context`` (trajectories that were too long), or {} if no trajectory needed any.
+        A teacher is the policy with more in its context (a hint, a solved attempt); the method's setting
+        ``teacher`` says with which weights. If a row in that context has more than ``longest`` tokens, the
+        trajectory gets its log-probs from sampling instead. Returns the counts ``tokens/scored`` and
+        ``dropped/teacher_context`` (such trajectories), or {} if no trajectory needed any.
         """
         # Render each trajectory in its teacher's context; a context that is too long is not scored.
         fitting: list[Trajectory] = []

@@ -29,9 +29,9 @@ UNITS = ("share of tasks", "thousands", "success per million sampled")
 def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
     """Draw the figure into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    ``rows``: those of one environment consecutive. A line for each, below its environment's name: differences
-    to GRPO, tokens, gain. Raises DataError without a row that has runs, ConfigError if ``out`` names another
-    file type than PDF or PNG, RunDirectoryError if ``out`` cannot be written.
+    ``rows``: the rows of one environment follow one another. A line for each, below its environment's name:
+    differences to GRPO, tokens, gain. Raises DataError without a row that has runs, ConfigError if ``out``
+    names another file type than PDF or PNG, RunDirectoryError if ``out`` cannot be written.
     """
     import matplotlib.style
     from matplotlib.lines import Line2D

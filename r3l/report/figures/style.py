@@ -249,7 +249,10 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
 
 
 def note(figure: Figure, text: str, **options: Any) -> None:
-    """Draw ``text`` below the subplots, wrapped to the figure's width; ``options``: of matplotlib's text."""
+    """Draw ``text`` below the subplots, wrapped to the figure's width.
+
+    ``options``: keyword arguments of matplotlib's text.
+    """
     wrapped = textwrap.fill(text.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, **options)
 

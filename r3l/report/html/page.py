@@ -88,10 +88,10 @@ def write(
     """Write the report of ``runs`` to the HTML file ``out``, which is replaced; returns its path.
 
     It has their scores, curves and trajectories, then what they say about the paper's claims, then budgets
-    and settings. ``runs``: of r3l.report.frame. ``seeds_planned``: a cell of a table with fewer says so.
-    ``figures``: PNG files to show; without any, the runs' learning curves are drawn.
-    ``probes``: for claims about fixed models. ``comparison``: a table of `r3l compare`, which goes first.
-    Raises RunDirectoryError if ``out`` cannot be written, DataError for a figure that cannot be read.
+    and settings. ``runs``: rows of r3l.report.frame. ``seeds_planned``: a cell of a table with fewer says so.
+    ``figures``: PNG files to show; without any, the runs' learning curves are drawn. ``probes``: for claims
+    about fixed models. ``comparison``: a table of `r3l compare`, which goes first. Raises RunDirectoryError
+    if ``out`` cannot be written, DataError for a figure that cannot be read.
     """
     whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
     shown, without_room = viewer(whole_runs)
@@ -186,7 +186,8 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
     """The content of the introduction: tiers, seeds, task sets, warnings, comparability with the paper.
 
-    ``runs``: one row per run. ``scored``: of :func:`score_tables`. Keys: the variables of the template.
+    ``runs``: one row per run. ``scored``: result of :func:`score_tables`. Keys: the variables of the
+    template.
     """
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
     manifests, tested = list(runs.manifest), set()
