@@ -17,6 +17,8 @@ import pytest
 from r3l.files.paths import ROOT, STORED_MODELS
 
 PYTHON = Path(os.environ.get("R3L_VLLM", ROOT / ".venv-vllm")) / "bin" / "python"
+# One thread on any core, and 1 GB of keys and values: by default vLLM takes most of the machine's memory.
+LIMITS = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
 START = 300.0  # seconds that a server may take to start on a busy machine
 INSTALLED = pytest.mark.skipif(not PYTHON.is_file(), reason="make vllm, or R3L_VLLM=/path/to/environment")
 
@@ -42,7 +44,6 @@ def _started(model: str, port: int, tokenizer: str) -> subprocess.Popen[bytes]:
     options |= {"generation-config": "vllm", "dtype": "float32", "max-model-len": 1024, "max-num-seqs": 64}
     options |= {"host": "127.0.0.1", "port": port}
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    limits = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
     command = [
         PYTHON,
         "-m",
@@ -51,7 +52,7 @@ def _started(model: str, port: int, tokenizer: str) -> subprocess.Popen[bytes]:
         "--enforce-eager",
         "--no-enable-chunked-prefill",
     ]
-    environment = os.environ | limits | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environment = os.environ | LIMITS | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     environment.pop("PYTHONPATH", None)
     return subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from safetensors.torch import load_file
 from trinity_runs import assert_same_steps, family, finish, largest_difference, start, wait_for_step
+from vllm_server import LIMITS
 
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
@@ -89,7 +90,7 @@ def test_a_run_that_cannot_send_its_weights_ends_at_once(tmp_path):
 
 def test_vllm_samples_what_verl_trains(tmp_path):
     """Two engines with other arithmetic: log-probs agree, and weights come across after each update."""
-    ended(start_verl(2, tmp_path, VERL_CPU_SAMPLER="vllm"))
+    ended(start_verl(2, tmp_path, VERL_CPU_SAMPLER="vllm", **LIMITS))
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     for row in rows:
