@@ -94,11 +94,13 @@ def _generated(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _stored_environments(runs: pd.DataFrame) -> dict[str, int]:
-    """Number of environments with stored runs at TIER, by method; with variants that change the feedback."""
+    """Number of environments with stored runs at TIER, by method; variants of the writer of feedback and of the
+    learning rate count, others do not.
+    """
     found: dict[str, set[str]] = {}
     for method, env in set(zip(runs[runs.tier == TIER].method, runs[runs.tier == TIER].env, strict=True)):
         name, changes = variant(method)
-        if all(change.startswith("feedback=") for change in changes):
+        if all(change.startswith(("feedback=", "train.lr=")) for change in changes):
             found.setdefault(name, set()).add(env)
     return {name: len(envs) for name, envs in found.items()}
 

@@ -82,7 +82,8 @@ def filled(text: str, runs: pd.DataFrame, curves: pd.DataFrame | None = None) ->
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, body, end = found.groups()
         if name == "methods":
-            return f"{beginning}\n{filled_methods(body, runs)}\n\n{end}"
+            everything = runs if curves is None else pd.concat([runs, curves])
+            return f"{beginning}\n{filled_methods(body, everything)}\n\n{end}"
         if name == "against":
             return f"{beginning}\n{verdicts_against(runs, of_plan.against)}\n\n{end}"
         if name in OF_VERDICTS:

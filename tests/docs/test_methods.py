@@ -25,12 +25,13 @@ def rows(body, runs):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """R3L in two environments, once under the environment's feedback; GRPO is ahead in the other one."""
+    """R3L in three environments, once at another rate, once under the environment's feedback; GRPO is ahead in the other one."""
     root = tmp_path_factory.mktemp("runs")
     for seed, more in enumerate((0, 0, 0, 0, 1)):
         write_run(root, "grpo", seed, [1, 1], [1, more])
         write_run(root, "r3l", seed, [1, 1], [0, 0], rate=1e-4)
     write_run(root, "r3l@feedback=environment", 0, [1], [1], env="webshop")
+    write_run(root, "r3l@train.lr=0.0003", 0, [1], [1], env="scienceworld")
     write_run(root, "r3l@alpha=5", 0, [1], [1], env="math")
     return read_runs(find_runs(root))
 
@@ -41,7 +42,7 @@ def test_what_registry_and_stored_runs_say_is_in_the_row(runs):
     assert {
         name: [found[name][column] for column in generated] for name in ("r3l", "grpo", "sdar", "rltf_sd")
     } == {
-        "r3l": ["reflection", "self", "8/8", "2", "[code](../r3l/algorithm.py)"],
+        "r3l": ["reflection", "self", "8/8", "3", "[code](../r3l/algorithm.py)"],
         "grpo": ["", "", "8/8", "1", "[code](../baselines/grpo.py)"],
         "sdar": [
             *("solved attempt, else feedback", "environment", "8/8", "none"),
