@@ -25,7 +25,9 @@ def rows(body, runs):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """R3L in three environments, once at another rate, once under the environment's feedback; GRPO is ahead in the other one."""
+    """R3L in three environments, once at another rate, once under the environment's feedback; GRPO is ahead
+    in the first.
+    """
     root = tmp_path_factory.mktemp("runs")
     for seed, more in enumerate((0, 0, 0, 0, 1)):
         write_run(root, "grpo", seed, [1, 1], [1, more])
