@@ -218,7 +218,7 @@ class Subject:
     """Subject-specific parts of an ``AnswerDialogue``.
 
     ``system``: the instructions of the full style. ``first_wrong_line(task, lines)`` is the critic of a
-    wrong response; it returns None for a task that it cannot judge.
+    wrong response of one line or more; it returns None for a task that it cannot judge.
     """
 
     domain: str

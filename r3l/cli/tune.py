@@ -37,7 +37,7 @@ def tune(
     from r3l.config.tuning import tuning_file, yaml_line
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
-    from r3l.local.checkpoint import check_template
+    from r3l.local.checkpoint import check_start
     from r3l.report.tuning import tuning_table
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_paths import validation_evaluation
@@ -59,7 +59,7 @@ def tune(
             runs |= of_rate
         targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
         first = next(iter(runs.values()))
-        check_template(first)  # all start from one model
+        check_start(first)  # all start from one model
         for run_dir, run in runs.items():
             set_aside_changed(run_dir, run)
         command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))

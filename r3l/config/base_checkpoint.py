@@ -16,8 +16,8 @@ from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
 
 
-class TaughtRecipe(TypedDict):
-    """The key of an SFT recipe that is read here: ``env``, the environment of its demonstrations."""
+class StoredRecipe(TypedDict):
+    """The key of a recipe in sft.json that is read here: ``env``, the environment of its demonstrations."""
 
     env: str
 
@@ -25,7 +25,7 @@ class TaughtRecipe(TypedDict):
 class SFTOrigin(TypedDict):
     """The key of sft.json with the recipe by which a model was made (written by r3l.sft.checkpoint)."""
 
-    config: TaughtRecipe
+    config: StoredRecipe
 
 
 class SFTProgress(SFTOrigin):
@@ -37,8 +37,8 @@ class SFTProgress(SFTOrigin):
 def base_checkpoint_of(run: Run) -> str:
     """The model from which a run starts: the folder of its finished SFT, or ``run.model`` without SFT.
 
-    ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError for an unknown recipe, and
-    if the SFT is missing or not finished.
+    ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError for an unknown or
+    malformed recipe, and if the SFT is missing or not finished.
     """
     name = run.env_settings.sft
     if name is None:

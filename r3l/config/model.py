@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from r3l.config.files import Label, Strict, load, names, own_folders
+from r3l.config.files import Label, Strict, load, names, own_folders, validate
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
 from r3l.files import paths
@@ -87,6 +87,13 @@ class ModelConfig(Strict):
     sources: dict[str, str]
 
 
+class TaughtRecipe(BaseModel):
+    """The keys of a recipe of SFT that a run reads: what its base checkpoint was taught, in which phases."""
+
+    env: str
+    phases: list[Any] = Field(min_length=1)
+
+
 def find_model(name: str) -> ModelConfig | None:
     """Read configs/models/<name>.yaml; None if there is no such file (a stored model, a folder, a hub id)."""
     return load("models", name, ModelConfig) if name in names("models") else None
@@ -140,12 +147,14 @@ def locate(model: str) -> str:
 def recipe_of(name: str) -> dict[str, Any]:
     """The settings of configs/sft/<name>.yaml, without its ``sources``, which only give reasons.
 
-    A run's fingerprint includes them. Raises ConfigError if there is no such file or it is not valid YAML;
-    keys and values are not checked.
+    A run's fingerprint includes them. Raises ConfigError if there is no such file, if it is not valid YAML,
+    or if it lacks what a run reads of it (:class:`TaughtRecipe`); r3l.sft.recipe checks all its keys.
     """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
         raise ConfigError(
             f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null"
         )
-    return {key: value for key, value in read_yaml(path).items() if key != "sources"}
+    recipe = read_yaml(path)
+    validate(TaughtRecipe, recipe, str(path))
+    return {key: value for key, value in recipe.items() if key != "sources"}

@@ -288,8 +288,10 @@ def unusable(transcripts: Path) -> dict[str, list[str]]:
 def scores(episodes: Sequence[EpisodeRow]) -> dict[str, GroupScore]:
     """Mean success and reward, and the number of episodes, by task group, and over ``all`` (the last key).
 
-    Episodes without a group count only in ``all``. Raises ZeroDivisionError without episodes.
+    Episodes without a group count only in ``all``. Raises ValueError without episodes.
     """
+    if not episodes:
+        raise ValueError("there are no episodes to score")
     names = sorted({episode["group"] for episode in episodes if episode["group"]})
     by_group = {name: [episode for episode in episodes if episode["group"] == name] for name in names}
     by_group["all"] = list(episodes)

@@ -235,6 +235,8 @@ def _verify_scores(folder: Path) -> None:
     episodes = read_jsonl(folder / EPISODES, EpisodeRow)
     stops = Counter(e["stop_reason"] for e in episodes)
     _check_equal(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
+    if not episodes:
+        raise DataError(f"{folder / EPISODES} has no episodes, so there is no score: evaluate the run again")
     _check_equal(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
     _check_equal(folder / EVALUATION, "stops", evaluation["stops"], dict(stops))
 

@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 from typing_extensions import TypedDict
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.config import Run, base_checkpoint_of, find_model, locate, names
+from r3l.config import Run, base_checkpoint_of, find_model, locate, names, trains
 from r3l.core.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
@@ -145,7 +145,10 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
     for manifest in (folder / name for name in MANIFESTS):
         if not manifest.is_file():
             continue
-        if read_json(manifest, ModelManifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
+        recorded = read_json(manifest, ModelManifest)["weights_sha256"]
+        if not (folder / weights.WEIGHTS).is_file():
+            wrong.append(f"{weights.WEIGHTS} is missing, and {manifest.name} has its digest")
+        elif sha256_of(folder / weights.WEIGHTS) != recorded:
             wrong.append(f"{weights.WEIGHTS} has another digest than in {manifest.name}")
     if wrong:
         raise CheckpointError(
@@ -185,6 +188,20 @@ def check_template(run: Run, model: str | None = None, task_set: str | None = No
             f"sampling.max_context={positions}, and sampling.max_tokens, which is "
             f"{run.sampling.max_tokens}, so that prompt and response fit"
         )
+
+
+def check_start(run: Run) -> None:
+    """Check, without loading weights, that ``run`` can begin: :func:`check_template`, and ``lora.targets``.
+
+    Raises ConfigError too if the base checkpoint lacks a projection that the run's adapter should have.
+    """
+    check_template(run)
+    if run.lora.rank and trains(run):
+        base = base_checkpoint_of(run)
+        location = find(base)
+        with _loading(base, location):
+            network = lora.without_weights(location)
+        lora.target_modules(network, run.lora)
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def train(
     began = time.monotonic()
     check_installed(run)
     if not run_dir.is_dir():
-        checkpoint.check_template(run)
+        checkpoint.check_start(run)
     with locked(run_dir):
         # A directory belongs to one configuration; its run is finished, interrupted or new.
         if done := finished_result(run, run_dir):

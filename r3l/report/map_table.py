@@ -21,7 +21,7 @@ from r3l.report.probe_map import (
 from r3l.report.table import Cell, Column, Table, table
 from r3l.stats.comparison import adjusted
 from r3l.stats.intervals import CONFIDENCE
-from r3l.stats.prediction import MIN_POINTS, Line, slope_within
+from r3l.stats.prediction import Line, gives_line, slope_within
 
 # The registered tests: each, over all comparisons of UNSEEN, that the slope over guided minus fresh is not 0.
 TESTED = {
@@ -90,11 +90,11 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 
     The slope is fitted to the comparisons of part UNSEEN, which were predicted before they ran, and Holm
     corrects the p-values over the tests. Before REGISTERED_CELLS (18) comparisons have ended, the sentence
-    says so in place of the verdict. [] if a test has fewer than MIN_POINTS (4) comparisons.
+    says so in place of the verdict. [] if the comparisons of a test give no line (too few, or all at one x).
     """
     unseen = [row for row in rows if row["part"] == UNSEEN]
     ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}
-    if min(map(len, ended.values())) < MIN_POINTS:
+    if not all(gives_line([row["guided_minus_fresh"] for row in known]) for known in ended.values()):
         return []
     # Holm's correction needs the p-values of all tests before a sentence can be written.
     fitted = {
@@ -125,14 +125,15 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
     """A sentence for each of AT_EQUAL_TOKENS: mean and slope of R3L minus GRPO at equal generated tokens.
 
-    Over guided minus fresh, of the comparisons of part UNSEEN that were scored there; left out if these are
-    fewer than MIN_POINTS (4).
+    Over guided minus fresh, of the comparisons of part UNSEEN that were scored there; left out if these give
+    no line (too few, or all at one x).
     """
     sentences = []
     for name, update in AT_EQUAL_TOKENS.items():
         known = [row for row in rows if row["part"] == UNSEEN and row.get(name) is not None]
-        if len(known) >= MIN_POINTS:
-            line = Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
+        x_N = [row["guided_minus_fresh"] for row in known]
+        if gives_line(x_N):
+            line = Line.through(x_N, [row[name] for row in known])
             low, high = line.slope_bounds
             mean = np.mean([row[name] for row in known])
             sentences.append(

@@ -33,7 +33,7 @@ from r3l.report.updates import FIRST, early_success
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
 from r3l.stats.intervals import MIN_SEEDS, t_interval
-from r3l.stats.prediction import MIN_POINTS, Line, leave_one_out
+from r3l.stats.prediction import Line, gives_line, leave_one_out
 
 FILE = STORED / "map.csv"
 # Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
@@ -315,7 +315,7 @@ class Expected(TypedDict):
 class Expectation(TypedDict):
     """The map's prediction of R3L minus GRPO for a probed model, from ``comparisons`` comparisons.
 
-    ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without the measure. ``outside``:
+    ``early``, ``final``: None with too few comparisons (:func:`lines`) or without the measure. ``outside``:
     guided minus fresh is outside the ``range`` (lowest, highest) of the comparisons. ``nearest``: the two
     that are nearest in guided minus fresh, in print.
     """
@@ -331,10 +331,10 @@ class Expectation(TypedDict):
 def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
     """Fit the map's rule: a line for each of DIFFERENCES (early, final), by name, over guided minus fresh.
 
-    {} with fewer than MIN_POINTS comparisons, or if all have one guided minus fresh.
+    {} with fewer than four comparisons, or if all have one guided minus fresh.
     """
     x_N = [row["guided_minus_fresh"] for row in rows]
-    if len(x_N) < MIN_POINTS or len(set(x_N)) == 1:
+    if not gives_line(x_N):
         return {}
     return {name: Line.through(x_N, [row[name] for row in rows]) for name in DIFFERENCES}
 
@@ -404,12 +404,13 @@ def name_of(row: Comparison) -> str:
 def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
     """How well the other comparisons predict difference ``name`` of each one (leave-one-out).
 
-    Returns (right signs, values inside the interval, comparisons); zeros with MIN_POINTS comparisons or
-    fewer.
+    Returns (right signs, values inside the interval, comparisons); zeros if the others of one give no line
+    (:func:`lines`).
     """
-    if len(rows) <= MIN_POINTS:
+    x_N = [row["guided_minus_fresh"] for row in rows]
+    if not rows or not all(gives_line(x_N[:k] + x_N[k + 1 :]) for k in range(len(x_N))):
         return 0, 0, 0
-    predicted = leave_one_out([row["guided_minus_fresh"] for row in rows], [row[name] for row in rows])
+    predicted = leave_one_out(x_N, [row[name] for row in rows])
     pairs = list(zip(predicted, (row[name] for row in rows), strict=True))
     signs = sum((one.value > 0) == (value > 0) for one, value in pairs)
     return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)

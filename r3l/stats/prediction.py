@@ -90,6 +90,11 @@ class Line:
         return float(stdtrit(self.count - 2, (1 + CONFIDENCE) / 2))
 
 
+def gives_line(x_N: Sequence[float]) -> bool:
+    """True if :meth:`Line.through` fits a line to points at ``x_N``: MIN_POINTS (4) or more, not all equal."""
+    return len(x_N) >= MIN_POINTS and len(set(x_N)) > 1
+
+
 def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:
     """Least-squares slope of y over x, one for all N points, if each group has an intercept of its own.
 
@@ -103,9 +108,14 @@ def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[
 def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction]:
     """The prediction of each point's y by the line through the other points, in the order of the points.
 
-    ``x_N``, ``y_N`` have one length. Raises ValueError for 1 to MIN_POINTS (4) points, or as
-    :meth:`Line.through`; [] for none.
+    Raises ValueError for MIN_POINTS (4) points or fewer, for another number of x than of y, or as
+    :meth:`Line.through` of the others.
     """
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
+    if len(x) != len(y) or len(x) <= MIN_POINTS:
+        raise ValueError(
+            f"leave-one-out needs {MIN_POINTS + 1} points or more, each with x and y, found {len(x)} and "
+            f"{len(y)}"
+        )
     others = [np.arange(len(x)) != k for k in range(len(x))]
     return [Line.through(x[rest], y[rest]).at(float(x[k])) for k, rest in enumerate(others)]

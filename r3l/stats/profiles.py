@@ -14,9 +14,10 @@ def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike
     """The share of runs with a score above each threshold tau of ``thresholds_X``, shape (X,).
 
     ``scores_E_S``: one score per seed, by environment. Mean over environments E of the mean over seeds of
-    1[score > tau]. Environments may have different numbers of seeds and weigh equally; there must be one.
-    Raises ValueError for an environment without scores, and for values that are not finite.
+    1[score > tau]. Environments may have different numbers of seeds and weigh equally. Raises ValueError
+    without environments, for one without scores, and for values that are not finite.
     """
+    _check_environments(scores_E_S)
     thresholds = finite(thresholds_X, 1)
     profiles_E_X = np.array([(finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])
     return np.asarray(profiles_E_X.mean(axis=0), dtype=np.float64)
@@ -35,6 +36,7 @@ def profile_band(
     are not drawn: they are the benchmark. Below about ten seeds the band is too narrow. Raises ValueError as
     the profile does.
     """
+    _check_environments(scores_E_S)
     thresholds = finite(thresholds_X, 1)
     profiles_R_X = np.zeros((resamples, len(thresholds)))
     for scores_S in scores_E_S:
@@ -46,3 +48,9 @@ def profile_band(
         profiles_R_X += (1 - below_R_X / len(scores)) / len(scores_E_S)
     low, high = np.quantile(profiles_R_X, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return low, high
+
+
+def _check_environments(scores_E_S: Sequence[ArrayLike]) -> None:
+    """Raise ValueError without environments."""
+    if not len(scores_E_S):
+        raise ValueError("a performance profile needs the scores of one environment or more")

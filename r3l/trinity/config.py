@@ -171,16 +171,17 @@ def write_inputs(run: Run, place: Place) -> None:
     """Write the files that :func:`trinity_config` names: the task sets, and perhaps a new LoRA adapter.
 
     The task sets go into ``place.tasks``. The adapter goes into ``place.adapter``, with verl and
-    ``lora.rank`` above 0 only. Raises DataError if a task set's data is missing, CheckpointError if the
-    model's configuration is; the message says how to get it.
+    ``lora.rank`` above 0 only. Raises, before anything is written, CheckpointError if the model's
+    configuration is missing, and ConfigError if the model lacks a projection of the adapter; DataError if a
+    task set's data is missing. The message says how to get it.
     """
-    write_tasksets(run, place.tasks)
     if run.lora.rank and place.backend == "verl":
         from r3l.local import checkpoint  # imports torch, which takes a second
         from r3l.local.model import lora  # imports torch, which takes a second
 
         # Drawn from the run's seed: Trinity's own adapter would be drawn without a seed.
         lora.write_start(place.adapter, run.lora, run.seed, checkpoint.find(run.model))
+    write_tasksets(run, place.tasks)
 
 
 def write_tasksets(run: Run, folder: Path) -> None:

@@ -20,7 +20,7 @@ from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
-from r3l.local.checkpoint import check_template
+from r3l.local.checkpoint import check_start
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
 from r3l.runs.loggers import Log
@@ -96,7 +96,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
     # checked only if the model is on this machine; otherwise Trinity downloads it.
     identity = model_identity(run.model)
     if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):
-        check_template(run)
+        check_start(run)
     judge_options(run)
     environment = TrinityEnvironment.find()
     folder = run_dir / FOLDER

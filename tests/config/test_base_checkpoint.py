@@ -8,8 +8,9 @@ import pytest
 from program import run
 from report.runs import rewrite, write_run
 
-from r3l.config import base_checkpoint_warning, resolve
+from r3l.config import Run, base_checkpoint_of, base_checkpoint_warning, resolve
 from r3l.core.errors import ConfigError
+from r3l.files import paths
 from r3l.files.json_files import read_json
 from r3l.files.paths import EXAMPLES
 from r3l.report import tables
@@ -29,6 +30,29 @@ def test_a_model_of_another_environment_is_named(tmp_path):
     assert base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # not known
     (mine / "sft.json").write_text(json.dumps({"config": {"env": "webshop"}, "weights_sha256": "ab"}))
     assert "mine learned webshop" in base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ("phases: [1]", "key 'env' is missing; add it"),
+        ("env: math", "key 'phases' is missing; add it"),
+        ("env: math\nphases: []", "key 'phases' has value .*at least 1 item"),
+        ("env: math\nphases: null", "key 'phases' has value None"),
+        ("env: [math]\nphases: [1]", "key 'env' has value .*valid string"),
+    ],
+)
+def test_a_recipe_without_what_a_run_reads_of_it_is_one_paragraph(tmp_path, monkeypatch, recipe, words):
+    run = resolve("nano", "math", "grpo", 0)
+    staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "mine"})})
+    (tmp_path / "sft").mkdir()
+    (tmp_path / "sft" / "mine.yaml").write_text(recipe)
+    for name in ("envs", "models"):
+        (tmp_path / name).symlink_to(paths.CONFIGS / name)
+    monkeypatch.setattr(paths, "CONFIGS", tmp_path)
+    for read in (base_checkpoint_of, base_checkpoint_warning, Run.fingerprint):
+        with pytest.raises(ConfigError, match=f"mine.yaml: {words}"):
+            read(staged)
 
 
 def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplog):

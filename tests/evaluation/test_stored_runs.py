@@ -85,6 +85,17 @@ def test_a_run_without_digests_is_signed_by_verify(copy):
     assert len(read_runs([copy / "evaluation.json"]).path.unique()) == 1
 
 
+def test_a_run_without_episodes_has_no_score(copy):
+    with pytest.raises(ValueError, match="no episodes"):
+        scores([])
+    (copy / "episodes.jsonl").write_text("")
+    none = {"all": {"episodes": 0, "success": 0, "reward": 0}}
+    edit(copy / "evaluation.json", episodes=0, groups=none, stops={})
+    (copy / SUMS).unlink()
+    with pytest.raises(DataError, match=r"episodes\.jsonl has no episodes, .*: evaluate the run again"):
+        verify(copy)
+
+
 def rename(copy):
     for name in ("evaluation.json", "result.json"):
         edit(copy / name, method="grpo", cell="/".join((*copy.parts[-5:-2], "grpo")), method_label="GRPO")

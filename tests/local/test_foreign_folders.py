@@ -79,6 +79,17 @@ def test_a_damaged_folder_is_one_paragraph(foreign, what):
     assert str(foreign) in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("manifest", [None, "sft.json", "source.json"])
+def test_a_folder_without_weights_is_one_paragraph(foreign, manifest):
+    """Also where a manifest has the digest of weights that are gone."""
+    (foreign / "model.safetensors").unlink()
+    if manifest:
+        (foreign / manifest).write_text('{"weights_sha256": "ab"}')
+    with pytest.raises(CheckpointError, match="model.safetensors") as refusal:
+        load_model(str(foreign), CPU, "packed")
+    assert str(foreign) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
 def test_a_padding_token_outside_the_vocabulary_is_refused_before_any_work(foreign):
     """The first id that has no embedding; its neighbour below is fine."""
     size = json.loads((foreign / "config.json").read_text())["vocab_size"]

@@ -208,6 +208,17 @@ def test_each_comparison_is_predicted_by_the_others():
     signs, inside, count = checked(line + rows((0.9, -0.05, 0)), "early")
     assert (signs, inside, count) == (8, 8, 9)
     assert checked(line[:4], "early") == (0, 0, 0)  # three others are too few for a line
+    assert checked([], "early") == (0, 0, 0)
+
+
+def test_probes_that_measured_one_value_give_no_line():
+    """Without the one at 0.2 the others are all at 0.1."""
+    same = rows(*((0.1, 0.01 * k, 0) for k in range(5)), part="map")
+    for cells in (same, same + rows((0.2, 0.1, 0), part="map")):
+        assert checked(cells, "early") == (0, 0, 0)
+        map_table(cells)
+    tested = {"early_test": 0.1, "final_test": 0.1, "early_test_unreflected": 0.1, "env": "a"}
+    assert registered_tests([row | tested for row in same]) == []
 
 
 def test_cells_of_the_map_are_predicted_by_what_was_known_before():

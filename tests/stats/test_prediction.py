@@ -43,6 +43,14 @@ def test_a_point_left_out_is_predicted_by_the_others():
     assert found[0].value != pytest.approx(0)
 
 
+@pytest.mark.parametrize(
+    ("x", "y"), [([], []), ([1], [2]), ([0, 1, 2, 3], [0, 1, 2, 3]), (list("01234"), [1])]
+)
+def test_too_few_points_to_leave_one_out_are_an_error(x, y):
+    with pytest.raises(ValueError, match=f"needs 5 points or more, .* found {len(x)} and {len(y)}"):
+        leave_one_out(x, y)
+
+
 def test_intervals_cover_as_often_as_they_say():
     rng, inside = np.random.default_rng(1), 0
     for _ in range(1000):

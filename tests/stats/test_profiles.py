@@ -1,6 +1,7 @@
 """Performance profiles: golden values worked by hand, and properties."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,12 @@ def test_profile_band_of_two_seeds_by_hand():
     # with an environment whose seeds agree, which is never drawn in place of the other: half of it is certain
     low, high = profile_band([[0.2, 0.6], [0.5, 0.5]], [0.3], rng())
     assert (low[0], high[0]) == (0.5, 1)
+
+
+def test_a_profile_needs_an_environment():
+    for profile in (lambda: performance_profile([], [0.5]), lambda: profile_band([], [0.5], rng())):
+        with pytest.raises(ValueError, match="scores of one environment or more"):
+            profile()
 
 
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=4), min_size=1, max_size=3))

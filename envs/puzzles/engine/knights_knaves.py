@@ -200,9 +200,12 @@ class KnightsKnaves(Puzzle):
 def solve(data: Data) -> Roles:
     """The solution, found by trying all assignments: for each person, in order, True for a knight.
 
-    Raises StopIteration if none fits, as in a misread problem.
+    Raises ValueError if none fits, as in a misread problem.
     """
-    return next(roles for roles in _assignments(data) if not _contradicting(data, roles))
+    for roles in _assignments(data):
+        if not _contradicting(data, roles):
+            return roles
+    raise ValueError(f"no roles fit the statements {data['statements']}")
 
 
 def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:

@@ -154,7 +154,7 @@ class Search:
 def search(grid: Sequence[str]) -> Search:
     """Search breadth first from the start ``*`` until the goal ``#`` or no new cell is reached.
 
-    ``grid``: rows of marks (see the module). Raises StopIteration for a grid without start or goal.
+    ``grid``: rows of marks (see the module). Raises ValueError for a grid without start or goal.
     """
     start = _find(grid, "*")
     goal = _find(grid, "#")
@@ -178,7 +178,7 @@ def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
     """The reason why ``moves`` (keys of MOVES) do not lead from start to goal; "" if they do.
 
     It names the number of the first illegal move (from 1), or the cell where the moves end. Passing the goal
-    is legal. Raises StopIteration for a grid without a start.
+    is legal. Raises ValueError for a grid without a start.
     """
     cell = _find(grid, "*")
     for number, move in enumerate(moves, 1):
@@ -234,7 +234,10 @@ def _mark(grid: Sequence[str], cell: Cell) -> str | None:
 
 
 def _find(grid: Sequence[str], mark: str) -> Cell:
-    return next((r, row.index(mark)) for r, row in enumerate(grid) if mark in row)
+    for r, row in enumerate(grid):
+        if mark in row:
+            return r, row.index(mark)
+    raise ValueError(f"there is no {mark!r} in the grid {' / '.join(grid)}")
 
 
 def _place(cell: Cell) -> str:

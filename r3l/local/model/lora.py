@@ -43,16 +43,7 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
     require("smol", "LoRA")
     import peft
 
-    # peft skips targets that the model lacks as long as it finds one; the adapter would be smaller.
-    weighted = [name for name, module in model.named_modules() if hasattr(module, "weight")]
-    projections = {name.rpartition(".")[2] for name in weighted}
-    if absent := sorted({*config.targets} - projections):
-        left = [name for name in config.targets if name not in absent]
-        raise ConfigError(
-            f"lora.targets: {model.name_or_path} has no projection {', '.join(absent)}. "
-            + (f"An adapter of only the others: lora.targets=[{','.join(left)}]. " if left else "")
-            + "Without one all weights train: lora.rank=0"
-        )
+    target_modules(model, config)
     settings = peft.LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,
@@ -68,6 +59,33 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         weight.data.copy_(_drawn(seed, name, weight.shape))
 
 
+def without_weights(base: str) -> Any:
+    """The model ``base``, a folder or hub id, on the meta device; only its configuration is read."""
+    from transformers import AutoModelForCausalLM
+
+    config = pretrained(AutoConfig, base)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+
+
+def target_modules(model: Any, config: LoraConfig) -> dict[str, Any]:
+    """The modules of ``model`` with a weight that ``config.targets`` name, by their full names.
+
+    Raises ConfigError if ``model`` lacks one of the targets.
+    """
+    # peft skips targets that the model lacks as long as it finds one; the adapter would be smaller.
+    weighted = {name: module for name, module in model.named_modules() if hasattr(module, "weight")}
+    targeted = {name: m for name, m in weighted.items() if name.rpartition(".")[2] in config.targets}
+    if absent := sorted({*config.targets} - {name.rpartition(".")[2] for name in targeted}):
+        left = [name for name in config.targets if name not in absent]
+        raise ConfigError(
+            f"lora.targets: {model.name_or_path} has no projection {', '.join(absent)}. "
+            + (f"An adapter of only the others: lora.targets=[{','.join(left)}]. " if left else "")
+            + "Without one all weights train: lora.rank=0"
+        )
+    return targeted
+
+
 def _drawn(seed: int, name: str, shape: Sequence[int]) -> torch.Tensor:
     """Initial matrix A of the projection ``name``, shape (rank, input width), drawn as linear layers are."""
     bound = shape[1] ** -0.5
@@ -78,20 +96,14 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
     """Write a new, untrained LoRA adapter for the model ``base`` into ``folder``, which is made if needed.
 
     It has the numbers that :func:`add` would give it with this ``seed``, for an engine that trains in other
-    processes. ``base``: a folder or hub id; only its configuration is read, no weights. A projection in
-    ``config.targets`` that the model lacks is left out without an error.
+    processes. ``base``: a folder or hub id; only its configuration is read, no weights. Raises ConfigError,
+    before anything is written, if the model lacks a projection that ``config.targets`` names.
     """
-    from transformers import AutoModelForCausalLM
-
-    config_of_base = pretrained(AutoConfig, base)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config_of_base)  # type: ignore[no-untyped-call]
     tensors = {}
-    for name, module in model.named_modules():
-        if name.rpartition(".")[2] in config.targets:
-            out, width = module.weight.shape
-            tensors[f"{_PREFIX}{name}.lora_A.weight"] = _drawn(seed, name, (config.rank, width)).float()
-            tensors[f"{_PREFIX}{name}.lora_B.weight"] = torch.zeros(out, config.rank)
+    for name, module in target_modules(without_weights(base), config).items():
+        out, width = module.weight.shape
+        tensors[f"{_PREFIX}{name}.lora_A.weight"] = _drawn(seed, name, (config.rank, width)).float()
+        tensors[f"{_PREFIX}{name}.lora_B.weight"] = torch.zeros(out, config.rank)
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, tensors, config.rank, config.alpha, config.targets, _name(base), _digest(base))
 

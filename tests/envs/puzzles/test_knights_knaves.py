@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
@@ -22,6 +23,8 @@ BY_HAND = {
 
 def test_answers_by_hand():
     assert solve(BY_HAND) == (True, False)
+    with pytest.raises(ValueError, match="no roles fit the statements"):  # "I lie."
+        solve(BY_HAND | {"names": ["Zoey"], "statements": [["lying", 0]]})
     assert render(BY_HAND, (True, False)) == "Zoey is a saint, and Riley is a sinner."
     for right in (
         "Zoey is a saint, and Riley is a sinner.",

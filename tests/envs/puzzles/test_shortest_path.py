@@ -1,11 +1,14 @@
 """Shortest path by hand, and against distances by relaxation."""
 
+import re
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
 from r3l.envs.puzzles.engine.answer_engine import PUZZLES
 from r3l.envs.puzzles.engine.base import CORRECT
-from r3l.envs.puzzles.engine.shortest_path import MOVES
+from r3l.envs.puzzles.engine.shortest_path import MOVES, search
 
 KIND = PUZZLES["shortest_path"]
 # * O O     the goal is two rows down: the blocked cell below the start costs two more moves
@@ -30,6 +33,14 @@ def test_answers_by_hand():
         assert not KIND.verify(OPEN, wrong), wrong
     for wrong in ("down down", "I do not know", "", "infeasible infeasible", "right"):
         assert not KIND.verify(CLOSED, wrong), wrong
+
+
+def test_a_grid_without_start_or_goal_is_an_error():
+    for grid, mark in (["OO", "O#"], "*"), (["*O", "OO"], "#"):
+        with pytest.raises(
+            ValueError, match=re.escape(f"there is no {mark!r} in the grid {' / '.join(grid)}")
+        ):
+            search(grid)
 
 
 def test_critiques_by_hand():

@@ -11,7 +11,7 @@ from conftest import make_trajectory
 from local.model.test_forward import SIZES, random_model, rows_of_a_step
 from r3l.baselines.grpo import GRPO
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, Qwen2Config
+from transformers import AutoModelForCausalLM, GPT2Config, Phi3Config, Qwen2Config
 
 from r3l.config import TrainConfig, base_checkpoint_of, resolve
 from r3l.config.tier import LoraConfig
@@ -29,6 +29,7 @@ from r3l.local.model.precision import MasterWeights, recompute_activations
 from r3l.local.session import load_network, merged_model, open_session
 from r3l.local.training.logprobs import token_logprobs, tree_logprobs
 from r3l.local.training.trainer import Trainer
+from r3l.trinity.config import Place, write_inputs
 
 CPU = torch.device("cpu")
 CONFIG = LoraConfig(rank=3, alpha=6)
@@ -265,6 +266,39 @@ def test_what_cannot_have_an_adapter_is_refused():
         ConfigError, match=r"lora\.targets: .* has no projection down_proj, gate_proj, k_proj"
     ):
         lora.add(other, CONFIG, 0, BASE)
+
+
+def test_a_base_checkpoint_without_a_projection_is_refused_before_anything_is_written(tmp_path):
+    """Phi-3 has one projection for queries, keys and values, and one for gate and up."""
+    base = tmp_path / "phi"
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    Phi3Config(vocab_size=698, pad_token_id=0, bos_token_id=1, eos_token_id=2, **sizes).save_pretrained(base)
+    for path in STORED_MODELS.glob("math-1.5m/*"):
+        if "token" in path.name or "template" in path.name:
+            shutil.copy(path, base)
+    run = resolve("nano", "math", "grpo", 0, str(base), ["lora.rank=3"])
+    place = Place(tmp_path / "trinity", tmp_path / "trinity" / "tasks", "verl")
+    refused = (
+        "has no projection gate_proj, k_proj, q_proj, up_proj, v_proj. .* lora.targets=.o_proj,down_proj"
+    )
+    for begin in (
+        lambda: train(run, tmp_path / "run"),
+        lambda: lora.write_start(tmp_path / "start", run.lora, 0, str(base)),
+        lambda: write_inputs(run, place),
+    ):
+        with pytest.raises(ConfigError, match=f"lora.targets: .*phi {refused}"):
+            begin()
+    assert [path.name for path in tmp_path.iterdir()] == ["phi"]
+
+    some = run.lora.model_copy(update={"targets": ("down_proj", "o_proj")})
+    lora.write_start(tmp_path / "start", some, 0, str(base))
+    layer = "base_model.model.model.layers.0."
+    assert {name: tuple(t.shape) for name, t in load_file(tmp_path / "start" / lora.ADAPTER).items()} == {
+        f"{layer}mlp.down_proj.lora_A.weight": (3, 48),
+        f"{layer}mlp.down_proj.lora_B.weight": (32, 3),
+        f"{layer}self_attn.o_proj.lora_A.weight": (3, 32),
+        f"{layer}self_attn.o_proj.lora_B.weight": (32, 3),
+    }
 
 
 def test_a_whole_checkpoint_is_exported_as_it_lies(tmp_path):
