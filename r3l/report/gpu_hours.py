@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 
 from r3l.config import (
@@ -31,7 +32,7 @@ from r3l.files.paths import RESULTS
 from r3l.report import published
 from r3l.report.labels import env_label, model_label
 from r3l.report.published import Reference
-from r3l.report.table import Column, Table, table
+from r3l.report.table import Cell, Column, Section, Table, table
 from r3l.runs import forecast
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
@@ -132,24 +133,27 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
     """GPU-hours of one seed: one line per model and method, one column per environment.
 
-    Below, the totals over ``run_costs``, which has an entry per run. ``seeds``: number of seeds of each cell,
-    for the note. ``~``: estimated, not published.
+    The last line has the totals over ``run_costs``, which has an entry per run. ``seeds``: number of seeds of
+    each cell, for the note. ``~``: estimated, not published.
     """
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
+    envs = list(dict.fromkeys(cost.env for cost in run_costs))
 
-    def hours(env: str) -> Column:
-        total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
+    def hours(row: tuple[str, str], env: str) -> str:
+        cost = cells.get((*row, env))
+        return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
 
-        def text(row: tuple[str, str]) -> str:
-            cost = cells.get((*row, env))
-            return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
-
-        return Column(env_label(env), text, right=True, footer=f"{total:,.0f}")
-
-    columns = [Column("model", itemgetter(0)), Column("method", itemgetter(1), footer="all seeds of all")]
-    columns += [hours(env) for env in dict.fromkeys(cost.env for cost in run_costs)]
+    columns = [Column("model", itemgetter(0)), Column("method", itemgetter(1))]
+    columns += [Column(env_label(env), partial(hours, env=env), right=True) for env in envs]
     rows = list(dict.fromkeys((cost.model, cost.method) for cost in run_costs))
-    return table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))
+    shown = table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))
+
+    totals = {"method": Cell("all seeds of all")}
+    for env in envs:
+        total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
+        totals[env_label(env)] = Cell(f"{total:,.0f}")
+    shown.sections = [*shown.sections, Section("", [totals])]
+    return shown
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:

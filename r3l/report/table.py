@@ -78,8 +78,8 @@ class Column:
 
     ``of`` gives the value for a row, by default its entry ``name``. None is an empty cell; a text or a Cell
     is shown as it is; a number is written by the format specification ``form``, which also aligns the column
-    to the right. ``no_wrap``: its text stays on one line. ``footer``: text below the column in a terminal.
-    ``drop``: if a terminal is too narrow, columns are left out, the largest ``drop`` first; 0: never.
+    to the right. ``no_wrap``: its text stays on one line. ``drop``: if a terminal is too narrow, columns are
+    left out, the largest ``drop`` first; 0: never.
     ``filter``: a reader of the HTML can narrow the column to one value, at first to this one ("": all); None:
     no filter.
     """
@@ -89,7 +89,6 @@ class Column:
     form: str = ""
     right: bool = False
     no_wrap: bool = False
-    footer: str = ""
     filter: str | None = None
     drop: int = 0
 
@@ -212,8 +211,6 @@ class Table:
                 yield _plain(section.title, "italic")
             rows = [[row.get(name, EMPTY) for name in table.names] for row in section.rows]
             yield lines([[replace(row[0], text=indent + row[0].text), *row[1:]] for row in rows])
-        if any(column.footer for column in table.columns):
-            yield lines([[Cell(column.footer) for column in table.columns]])
         yield from map(_plain, table.notes)
         if left_out:
             yield _plain(f"Left out at {options.max_width} columns: {', '.join(left_out)} (all: --json).")
@@ -266,9 +263,7 @@ def _widths(table: Table, wrapped: bool) -> list[int]:
         texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]
         is_text = column.side == "left" and not column.no_wrap
         parts = [
-            part
-            for text in [*texts, column.footer]
-            for part in (text.split() if wrapped and is_text else text.split("\n"))
+            part for text in texts for part in (text.split() if wrapped and is_text else text.split("\n"))
         ]
         headings = column.name.split() if wrapped else [column.name]
         width = max((cell_len(part) for part in parts), default=0) + (indent if place == 0 else 0)

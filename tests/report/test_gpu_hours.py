@@ -1,10 +1,15 @@
 """Expected GPU-hours, by hand from the published seconds of a step."""
 
+import re
+
 import pytest
+from rich.console import Console
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.report import gpu_hours
+from r3l.report.html.page import to_html
+from r3l.report.table import to_latex, to_markdown
 from r3l.workflow import plan
 
 
@@ -49,6 +54,17 @@ def test_a_grid_is_the_sum_of_its_runs():
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)
     assert sum(one.gpu_hours for one in costs) == pytest.approx(by_hand)
     assert gpu_hours.summary(costs, 3).startswith(f"9 runs (3 seeds a cell): {by_hand:,.0f} H20-hours")
+
+
+def test_every_form_of_the_table_ends_with_the_totals(capsys):
+    """Three seeds of R3L at 476.2 s a step, 740 steps on 16 GPUs: 1,566 hours each, 4,699 in all."""
+    runs = [resolve("paper", "alfworld", "r3l", seed, "qwen2.5-1.5b") for seed in range(3)]
+    table = gpu_hours.cost_table(gpu_hours.costs(runs), 3, "Cost")
+    Console(width=100).print(table)
+    forms = (capsys.readouterr().out, to_markdown(table), to_latex(table), str(to_html(table)))
+    for form in forms:
+        row = re.search("all seeds of all.{0,40}?4,699", form, re.DOTALL)
+        assert row and form.index("1,566") < row.start() < form.index("3 runs (3 seeds a cell)")
 
 
 def test_a_model_of_unknown_size_is_an_error():
