@@ -17,11 +17,11 @@ import pandas as pd
 from docs.site.method_rows import filled_methods, verdicts_against
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, scores
+from r3l.report import claim_verdicts, claims, claims_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
 from r3l.report.frame import Bench, read_runs, whole, with_further
-from r3l.report.labels import MDE, env_label, method_label
+from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.registered import (
     RULE,
@@ -292,7 +292,7 @@ def _scores(runs: pd.DataFrame, methods: Sequence[str]) -> Rows:
     rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
     for row in rows[rows.group == "all"].itertuples():
         if row.mean is not None:
-            text = paper_table.plus_minus(row.mean, row.low, row.high, row.points, row.unit)
+            text = plus_minus(row.mean, row.low, row.high, row.points, row.unit)
             seeds = f" ({row.seeds_done})" if row.seeds_done else ""
             texts.setdefault(row.label, {})[env_label(row.env)] = text + seeds
     return texts

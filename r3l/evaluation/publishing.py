@@ -16,12 +16,12 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError, first_line
-from r3l.evaluation.episodes import EpisodeRow, Evaluation
+from r3l.evaluation.episodes import Evaluation
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.summary import caveats
-from r3l.evaluation.verification import EPISODES, check_signed
+from r3l.evaluation.verification import check_signed
 from r3l.files.digests import SUMS
-from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import read_json
 from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
@@ -159,7 +159,6 @@ def model_card(run_dir: Path) -> str:
     manifest = read_json(run_dir / MANIFEST, Manifest)
     evaluation = read_json(run_dir / EVALUATION, Evaluation)
     result = read_json(run_dir / RESULT, Result)
-    episodes = read_jsonl(run_dir / EPISODES, EpisodeRow)
     run: Mapping[str, Any] = manifest["run"]
 
     # The header is YAML that the hub reads.
@@ -191,7 +190,7 @@ def model_card(run_dir: Path) -> str:
     training["weights"] = f"sha256 `{result['checkpoint_sha256']}`"
     scores = []
     for name, group in evaluation["groups"].items():
-        found = wilson_interval([float(e["success"]) for e in episodes if name in ("all", e["group"])])
+        found = wilson_interval(group["success"], group["episodes"])
         scores.append(
             f"| {name} | {group['episodes']} | {found.mean:.3f} | {found.low:.3f} to {found.high:.3f} "
             f"| {group['reward']:.3f} |"

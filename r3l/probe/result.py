@@ -37,7 +37,8 @@ from r3l.local.session import open_session
 from r3l.probe.attempts import Played
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
-from r3l.report.probe_map import expectation, read_map, sentence
+from r3l.report.map_rule import expectation, sentence
+from r3l.report.probe_map import read_map
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.report.teachers import BLIND, TEACHERS
 from r3l.runs.check_chat_template import try_dialogs

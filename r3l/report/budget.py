@@ -12,17 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, benches, budgets, by_bench, by_method, whole
+from r3l.report.frame import BENCH, TOKENS, budgets, by_bench, by_method, mean_tokens, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
-from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS, rates
+from r3l.runs.metrics import rates
 
-TOKENS = {  # column: key of result.json's budget
-    "generated_tokens": GENERATED_TOKENS,
-    "scored_tokens": SCORED_TOKENS,
-    "trained_tokens": TRAINED_TOKENS,
-}
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),
     "env_steps": ("env_steps",),
@@ -65,27 +60,6 @@ NOTE = (
 NOT_RECORDED = "not recorded"
 
 
-def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[str, float | None]:
-    """Tokens that a training sampled, scored and trained, by the keys of its metrics; None: not recorded.
-
-    ``budget``: its counters. ``run``: the manifest's entry ``run``. A run of a version that did not count
-    scored tokens has 0 of them if its method scores no context, else None; a KL adds the tokens of every row
-    of the updates once.
-    """
-    settings, train = run.get("method_settings", {}), run.get("train", {})
-    # The pass that trains also rescores distilled retries, unless the sampler's weights are others.
-    in_same_pass = run.get("engine", "local") == "local" and train.get("sync_interval", 1) == 1
-    rescores = settings.get("rescore_distilled", False) and settings.get("retries") != 0
-    counted = budget.get(SCORED_TOKENS)
-    if counted is None and "teacher" not in settings and (in_same_pass or not rescores):
-        counted = 0.0
-    if settings.get("kl", "none") != "none" and settings.get("kl_coef", 0) > 0:
-        forwarded = budget.get(FORWARDED_TOKENS)
-        counted = None if counted is None or forwarded is None else counted + forwarded
-    sampled, trained = budget.get(GENERATED_TOKENS), budget.get(TRAINED_TOKENS)
-    return {GENERATED_TOKENS: sampled, SCORED_TOKENS: counted, TRAINED_TOKENS: trained}
-
-
 def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """Training costs, one row for each (tier, env, model, method) of ``runs``, as means over seeds.
 
@@ -124,24 +98,6 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
-    """Means over ``seeds`` of the tokens that were sampled, scored and trained, by the columns TOKENS.
-
-    Seeds without updates count as 0. None: some seed did not record them.
-    """
-    counters = seeds.filter(items=[*TOKENS.values(), FORWARDED_TOKENS])
-    counts = [
-        token_counts(budget, manifest["run"]) if steps else dict.fromkeys(TOKENS.values(), 0.0)
-        for budget, manifest, steps in zip(budgets(counters), seeds.manifest, seeds.steps, strict=True)
-    ]
-    found: dict[str, int | None] = {}
-    for name, key in TOKENS.items():
-        values = [of_seed[key] for of_seed in counts]
-        known = [value for value in values if value is not None]
-        found[name] = round(sum(known) / len(known)) if len(known) == len(values) else None
-    return found
-
-
 def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
     """The table of budgets: one line per method, a section per environment; nothing is marked as best.
 
@@ -153,7 +109,7 @@ def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
         numbers = [*rows.columns[rows.columns.get_loc("seeds") + 1 :].drop("outdated")]
         columns = {key: columns.get(key, key.replace("_", " ")) for key in numbers if rows[key].notna().any()}
     lines = rows.to_dict("records")
-    seen = benches(rows)
+    seen = [*by_bench(rows)]
     return table(
         "Budget parity",
         [

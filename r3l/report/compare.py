@@ -11,7 +11,7 @@ import pandas as pd
 from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
-from r3l.report.frame import by_bench, common_seeds, groups, scores_S_T, total
+from r3l.report.frame import by_bench, common_seeds, groups, scores_S_T
 from r3l.report.labels import MDE, MDE_NOTE, is_taught, mde_text, method_label, p_cell
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
@@ -127,8 +127,11 @@ def compare(
                 ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
                 budget: dict[str, float | None] = {}
                 for name, counter in BUDGET.items():
-                    spent = total(twins, counter)
-                    budget[name] = total(common, counter) / spent if spent else None
+                    # A counter that no run has is not a column.
+                    spent, compared = (
+                        float(seeds[counter].sum()) if counter in seeds else 0.0 for seeds in (common, twins)
+                    )
+                    budget[name] = spent / compared if compared else None
                 row = replace(
                     row,
                     ours=seed_interval(ours_S_T),

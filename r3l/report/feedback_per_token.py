@@ -20,11 +20,18 @@ from numpy.typing import NDArray
 
 from r3l.config import variant
 from r3l.config.method import RATE, Variant
-from r3l.report.budget import KINDS, NOT_RECORDED, TOKENS, mean_tokens
+from r3l.report.budget import KINDS, NOT_RECORDED
 from r3l.report.claim_learning import RATE_OF, base_success
-from r3l.report.frame import Bench, by_bench, common_seeds, whole
-from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, env_label, method_label, planned_teacher, written_by
-from r3l.report.paper_table import plus_minus
+from r3l.report.frame import TOKENS, Bench, by_bench, common_seeds, mean_tokens, whole
+from r3l.report.labels import (
+    FEEDBACK,
+    FEEDBACK_NOTE,
+    env_label,
+    method_label,
+    planned_teacher,
+    plus_minus,
+    written_by,
+)
 from r3l.report.table import Cell, Column, Table, rounded, table
 from r3l.report.teachers import BLIND, TeacherRow, teacher_rows
 from r3l.report.updates import at_rate, early_success, learning_rate
@@ -65,7 +72,7 @@ class FeedbackRow:
     - ``gain``: ``final`` minus the base checkpoint's, per million sampled tokens; None if that was not scored
     - ``early_effect``, ``final_effect``: differences to GRPO; None for GRPO and without common seeds.
       ``early_shown``, ``final_shown``: whether they differ from 0 after the correction
-    - ``tokens``: an update, by the columns of r3l.report.budget.TOKENS; None: not recorded
+    - ``tokens``: an update, by the columns of r3l.report.frame.TOKENS; None: not recorded
     - ``invalid``: share of test episodes
     - ``teacher``: what its teacher tells apart; None if no update recorded it
     """

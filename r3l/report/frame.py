@@ -20,9 +20,10 @@ The columns of a row:
 - ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each
   task's mean over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals,
   as in rliable.
-- ``steps``: updates; 0 for a base checkpoint. Every counter of r3l.runs.metrics by its own name
-  (``rollouts``, ``tokens/generated`` ...): its sum over training; NaN: never counted. Metrics of single
-  updates: :func:`updates`.
+- ``steps``: updates; 0 for a base checkpoint. ``generated_tokens``, ``scored_tokens``, ``trained_tokens``:
+  those of training (:func:`token_counts`); NaN: not recorded.
+- Every counter of r3l.runs.metrics by its own name (``rollouts``, ``tokens/generated`` ...): its sum over
+  training; NaN: never counted. Metrics of single updates: r3l.report.updates.
 - ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None:
   before it.
 - ``path``: the evaluation.json; ``run_dir``: the run's directory, on whose metrics ``metrics_sha256`` is the
@@ -35,10 +36,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,11 +53,10 @@ from r3l.files.digests import recorded_digests
 from r3l.files.json_files import read_json, read_jsonl, read_jsonl_columns, variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
-from r3l.runs.metrics import read_metrics
+from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS, read_metrics
 from r3l.runs.result import Result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
-from r3l.stats.intervals import Interval, wilson_bounds
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +71,12 @@ TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgr
 METRICS_FILES = [path.name for path in variants(Path(METRICS))]
 EPISODE_COLUMNS = ("task", "group", "reward", "success", "stop_reason")
 EPISODES_FILES = [path.name for path in variants(Path(EPISODES))]
+TOKENS = ("generated_tokens", "scored_tokens", "trained_tokens")
 COLUMNS = (
     *(*BENCH, "method", "seed", "tier_label", "label", "feedback"),
     *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
     *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations"),
-    *("tasks", "task_success", "task_reward", "steps", "preregistration"),
+    *("tasks", "task_success", "task_reward", "steps", *TOKENS, "preregistration"),
     *("path", "run_dir", "metrics_sha256", "cell", "fingerprint", "agent", "manifest"),
 )
 Row = dict[str, Any]
@@ -109,17 +109,16 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
     kinds: dict[str, type] = dict.fromkeys(COLUMNS, object)
     kinds |= dict.fromkeys(("seed", "episodes", "steps"), int)
-    kinds |= dict.fromkeys(("success", "reward", *counters), float)
+    kinds |= dict.fromkeys(("success", "reward", *TOKENS, *counters), float)
     # A column at a time: pandas takes seconds for thousands of dicts.
     columns = {
         name: pd.Series([row.get(name, math.nan) for row in rows], dtype=kind) for name, kind in kinds.items()
     }
-    frame = pd.DataFrame(columns)
-    return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
+    return pd.DataFrame(columns).sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
 
 def _read_run(path: Path) -> list[Row]:
-    """Read one run as rows, one per group of test tasks: a task's score is its mean over its episodes.
+    """Read one run as rows, one per group of test tasks.
 
     Raises DataError for incomplete or inconsistent files.
     """
@@ -133,10 +132,7 @@ def _read_run(path: Path) -> list[Row]:
 
     # The scores that are on record have to be those of the episodes on record.
     endings = Counter(zip(episodes["group"], episodes["stop_reason"], strict=True))
-    counted: Counter[str] = Counter()
-    for (group, _), count in endings.items():
-        counted[group] += count
-    counted.pop("", None)  # tasks of no group
+    counted = Counter(filter(None, episodes["group"]))  # "": in no group
     if {**counted, ALL: len(episodes["group"])} != {
         group: scores["episodes"] for group, scores in evaluation["groups"].items()
     }:
@@ -147,22 +143,27 @@ def _read_run(path: Path) -> list[Row]:
     # The records of the run are in another folder if it was scored on a further task set.
     of_run = contents if folder == run_dir else {}
     manifest = read_manifest(run_dir, of_run.get(MANIFEST))
-    run = _run_columns(path, evaluation, manifest, read_json(run_dir / RESULT, Result, of_run.get(RESULT)))
+    result = read_json(run_dir / RESULT, Result, of_run.get(RESULT))
+    run = _run_columns(path, run_dir, evaluation, manifest, result)
 
-    tasks = _tasks_of(tuple(episodes["task"]), tuple(episodes["group"]))
+    # A task's score is its mean over its episodes; a task is in the group of its first episode.
+    tasks_T, first_T, task_E = np.unique(episodes["task"], return_index=True, return_inverse=True)
+    group_T = np.array(episodes["group"], dtype=object)[first_T]
     success_T, reward_T = (
-        np.bincount(tasks.task_E, np.array(episodes[key], dtype=float)) / tasks.episodes_T
+        np.bincount(task_E, np.array(episodes[key], dtype=float)) / np.bincount(task_E)
         for key in ("success", "reward")
     )
+
+    # A row for each group of tasks.
     constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
     rows = []
     for group, scores in evaluation["groups"].items():
-        names, in_group_T = tasks.of_group[group]
+        in_group_T = (group_T == group) | (group == ALL)
         stops: Counter[str] = Counter()
         for (part, reason), count in endings.items():
             if group in (part, ALL):
                 stops[reason] += count
-        of_group = {
+        columns = {
             "group": group,
             "episodes": scores["episodes"],
             "success": scores["success"],
@@ -170,44 +171,21 @@ def _read_run(path: Path) -> list[Row]:
             "stops": stops,
             "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
             "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": names,
+            "tasks": tuple(tasks_T[in_group_T].tolist()),
             "task_success": success_T[in_group_T],
             "task_reward": reward_T[in_group_T],
             "constant_answer": constant and constant["answer"],
             "constant_success": constant and constant["success"].get(group),
         }
-        rows.append(run | of_group)
+        rows.append(run | columns)
     return rows
 
 
-class _Tasks(NamedTuple):
-    """The test tasks of a run.
-
-    ``task_E``: place of each episode's task among the tasks in order. ``episodes_T``: number of episodes of
-    each task. ``of_group``: ids of a group's tasks in order, and their places as a mask.
-    """
-
-    task_E: NDArray[np.intp]
-    episodes_T: NDArray[np.intp]
-    of_group: dict[str, tuple[tuple[str, ...], NDArray[np.bool_]]]
-
-
-@lru_cache(maxsize=128)  # thousands of runs play the same few lists of tasks
-def _tasks_of(task_E: tuple[str, ...], group_E: tuple[str, ...]) -> _Tasks:
-    """The tasks of episodes; ``task_E`` and ``group_E``: of each episode. A task is in its first's group."""
-    tasks_T, first_T, place_E = np.unique(task_E, return_index=True, return_inverse=True)
-    group_T = np.array(group_E, dtype=object)[first_T]
-    of_group = {}
-    for group in {*group_E, ALL}:
-        in_group_T = (group_T == group) | (group == ALL)
-        of_group[group] = tuple(tasks_T[in_group_T].tolist()), in_group_T
-    return _Tasks(place_E, np.bincount(place_E), of_group)
-
-
-def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result: Result) -> Row:
+def _run_columns(
+    path: Path, run_dir: Path, evaluation: Evaluation, manifest: Manifest, result: Result
+) -> Row:
     """The columns of a run that all groups of its test tasks share; ``path``: its evaluation.json."""
     tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
-    run_dir = run_dir_of(path)
     digests = recorded_digests(run_dir)
     # A method without retries has no feedback to learn from.
     method = manifest["run"]["method_settings"]
@@ -218,8 +196,7 @@ def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result:
     # Remarks that a reader needs: on the task set, the base checkpoint, the server that played, and episodes
     # that ended by an error inside the environment, in test and in training.
     agent = evaluation.get("agent")
-    remarks = [task_set.get("warning"), manifest.get("start_model_warning")]
-    remarks.append(several_models(agent) if agent else None)
+    remarks = [task_set.get("warning"), manifest.get("start_model_warning"), agent and several_models(agent)]
     name = f"{evaluation['method_label']}, seed {evaluation['seed']}"
     if failed := evaluation["stops"].get("env_failed"):
         remarks.append(
@@ -248,6 +225,9 @@ def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result:
         "task_set_tasks": task_set["tasks"],
         "warning": "; ".join(remark for remark in remarks if remark),
         "steps": result["steps"],
+        **(
+            token_counts(result["budget"], manifest["run"]) if result["steps"] else dict.fromkeys(TOKENS, 0.0)
+        ),
         "preregistration": (manifest.get("preregistration_sha256") or "")[:12] or None,
         "path": path,
         "run_dir": run_dir,
@@ -258,20 +238,39 @@ def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result:
     }
 
 
+def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[str, float | None]:
+    """Tokens that a training sampled, scored and trained, by the columns TOKENS; None: not recorded.
+
+    ``budget``: its counters. ``run``: the manifest's entry ``run``. A run of a version that did not count
+    scored tokens has 0 of them if its method scores no context, else None; a KL adds the tokens of every row
+    of the updates once.
+    """
+    settings, train = run.get("method_settings", {}), run.get("train", {})
+    # The pass that trains also rescores distilled retries, unless the sampler's weights are others.
+    in_same_pass = run.get("engine", "local") == "local" and train.get("sync_interval", 1) == 1
+    rescores = settings.get("rescore_distilled", False) and settings.get("retries") != 0
+    scored = budget.get(SCORED_TOKENS)
+    if scored is None and "teacher" not in settings and (in_same_pass or not rescores):
+        scored = 0.0
+    if settings.get("kl", "none") != "none" and settings.get("kl_coef", 0) > 0:
+        forwarded = budget.get(FORWARDED_TOKENS)
+        scored = None if scored is None or forwarded is None else scored + forwarded
+    counts = (budget.get(GENERATED_TOKENS), scored, budget.get(TRAINED_TOKENS))
+    return dict(zip(TOKENS, counts, strict=True))
+
+
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
     """``runs`` without those that another folder holds too, with the same episodes; a warning counts them.
 
-    Raises DataError for runs that cannot be in one table: on different task sets; with one training under two
-    names; of one method with different tasks; and for one run in two folders with different episodes, which
-    is ambiguous.
+    Raises DataError for runs that cannot be in one table, as :func:`read_runs` says.
     """
     first: dict[Bench, Row] = {}
     trained: dict[str, Row] = {}
     known: dict[tuple[Any, ...], Row] = {}
     methods: dict[tuple[Any, ...], Row] = {}
     distinct: list[list[Row]] = []
-    copies: list[tuple[Path, Path]] = []
-    clashes: list[tuple[Path, Path]] = []
+    copies: list[tuple[Path, Path]] = []  # folders with the same episodes
+    clashes: list[tuple[Path, Path]] = []  # with different ones: which is meant is ambiguous
     for rows in runs:
         run = next(row for row in rows if row["group"] == ALL)
         bench = (run["tier"], run["env"], run["model"])
@@ -337,25 +336,18 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
     """The training counters of each row by name, without those that its run never counted."""
-    counters = [name for name in runs if name not in COLUMNS]
-    counts = runs[counters].to_numpy(dtype=float).tolist()
-    pairs = (zip(counters, row, strict=True) for row in counts)
-    return [{name: count for name, count in row if count == count} for row in pairs]  # NaN: not itself
+    counts = runs[[name for name in runs if name not in COLUMNS]].to_dict("records")
+    return [{name: float(n) for name, n in row.items() if n == n} for row in counts]  # NaN: not itself
 
 
-def total(runs: pd.DataFrame, counter: str) -> float:
-    """The sum of a training counter over the rows of ``runs``; 0 if no run counted it."""
-    return float(runs[counter].fillna(0).sum()) if counter in runs else 0.0
+def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
+    """Means over ``seeds`` of the columns TOKENS; None: some seed did not record them."""
+    return {name: None if seeds[name].isna().any() else round(seeds[name].mean()) for name in TOKENS}
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
     """The rows about all test tasks, one for each run, without those about single task groups."""
     return runs[runs.group == ALL]
-
-
-def benches(runs: pd.DataFrame) -> list[Bench]:
-    """Each (tier, env, model) of ``runs``, sorted by these names."""
-    return sorted(set(zip(*(runs[key] for key in BENCH), strict=True)))
 
 
 def by_bench(runs: pd.DataFrame) -> dict[Bench, pd.DataFrame]:
@@ -368,7 +360,7 @@ def groups(runs: pd.DataFrame) -> list[str]:
 
     ``all`` is always there, even if ``runs`` is empty.
     """
-    names = set(runs.group)
+    names = {*runs.group}
     known = [name for name in GROUP_ORDER if name in names]
     return [*known, *sorted(names - {*GROUP_ORDER, ALL}), ALL]
 
@@ -406,12 +398,3 @@ def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float6
     they differ in their number of tasks.
     """
     return np.stack(list(runs[f"task_{metric}"]))
-
-
-def one_run_interval(run: pd.Series) -> Interval:
-    """Wilson's 95 % interval of one run's success over its episodes; ``run``: a row of this frame.
-
-    It says how exactly this run was measured, not how another seed would end.
-    """
-    low, high = wilson_bounds(run.success, run.episodes)
-    return Interval(float(run.success), low, high, 1, f"Wilson, {run.episodes} tasks")

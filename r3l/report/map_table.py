@@ -7,17 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from r3l.report.probe_map import (
-    AT_EQUAL_TOKENS,
-    DIFFERENCES,
-    UNREFLECTED,
-    UNSEEN,
-    Comparison,
-    checked,
-    lines,
-    name_of,
-    predicted_before,
-)
+from r3l.report.map_rule import DIFFERENCES, UNSEEN, checked, lines, name_of, predicted_before
+from r3l.report.probe_map import AT_EQUAL_TOKENS, UNREFLECTED, Comparison
 from r3l.report.table import Cell, Column, Table, table
 from r3l.stats.comparison import adjusted
 from r3l.stats.intervals import CONFIDENCE
@@ -35,7 +26,7 @@ REGISTERED_CELLS = 18
 def map_table(rows: Sequence[Comparison]) -> Table:
     """The table of comparisons of R3L with GRPO, one row each, the largest guided minus fresh first.
 
-    Notes give the lines by which a probe predicts R3L minus GRPO (:func:`r3l.report.probe_map.lines`), and
+    Notes give the lines by which a probe predicts R3L minus GRPO (:func:`r3l.report.map_rule.lines`), and
     how often these predict the sign and the interval of a comparison that they were not fitted to.
     """
     notes = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,18 +11,15 @@ import numpy as np
 import pandas as pd
 
 from r3l.core.errors import check_known
-from r3l.report.budget import NOT_RECORDED, token_counts
-from r3l.report.frame import Bench, budgets, by_bench, by_method, whole
+from r3l.report.budget import NOT_RECORDED
+from r3l.report.frame import TOKENS, Bench, budgets, by_bench, by_method, whole
 from r3l.report.labels import env_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.report.updates import updates
 from r3l.runs.metrics import (
     COLLECT_SECONDS,
-    GENERATED_TOKENS,
-    SCORED_TOKENS,
     TRAIN_SECONDS,
-    TRAINED_TOKENS,
     base_success,
     rates,
     summed,
@@ -76,11 +74,11 @@ MEASURES = {
     "rollout_seconds": RunMeasure("rollout s a step", "s", "low", OUR_MACHINE),
     "train_seconds": RunMeasure("training s a step", "s", "low", OUR_MACHINE),
 }
-OF_TASKS = {  # key of a run's counters, by the measure that divides it by tasks
+OF_TASKS = {  # column of a run, by the measure that divides it by tasks
     "turns_per_task": "env_steps",
-    "sampled_tokens_per_task": GENERATED_TOKENS,
-    "scored_tokens_per_task": SCORED_TOKENS,
-    "trained_tokens_per_task": TRAINED_TOKENS,
+    "sampled_tokens_per_task": "generated_tokens",
+    "scored_tokens_per_task": "scored_tokens",
+    "trained_tokens_per_task": "trained_tokens",
 }
 RATES = {  # of r3l.runs.metrics, where it has another name there
     "pivot_oracle_agreement": "pivot_oracle_near",
@@ -107,8 +105,9 @@ def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
             # tasks.
             per_round = run.manifest["run"].get("train", {}).get("tasks_per_step", 0)
             tasks = budget.get("sampling_rounds", 0) * per_round
-            spent = ({**budget} | token_counts(budget, run.manifest["run"])).get(OF_TASKS[name])
-            return None if spent is None or not tasks else float(spent) / float(tasks)
+            counts = {**budget, **{column: getattr(run, column) for column in TOKENS}}
+            spent = float(counts.get(OF_TASKS[name], math.nan))
+            return None if math.isnan(spent) or not tasks else spent / float(tasks)
         case "rollout_seconds" | "train_seconds":
             key = COLLECT_SECONDS if name == "rollout_seconds" else TRAIN_SECONDS
             seconds = [float(update[key]) for update in updates(run.path) if key in update]
@@ -149,7 +148,9 @@ def measure_rows(
                     continue
                 first = seeds.iloc[0]
                 row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
-                runs_of_row = zip(seeds[["path", "manifest"]].itertuples(), budgets(seeds), strict=True)
+                runs_of_row = zip(
+                    seeds[["path", "manifest", *TOKENS]].itertuples(), budgets(seeds), strict=True
+                )
                 counted = [measured(name, run, budget) for run, budget in runs_of_row]
                 values = [value for value in counted if value is not None]
                 if not values:

@@ -28,6 +28,7 @@ from r3l.report.labels import (
     mde_text,
     model_label,
     p_cell,
+    plus_minus,
 )
 from r3l.report.measures import MEASURES
 from r3l.report.published import SCORES, Published
@@ -35,7 +36,6 @@ from r3l.report.scores import CONSTANT_ANSWER_LABEL
 from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, rounded, table
 from r3l.stats.comparison import Comparison
 
-DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
 METHOD = "method"  # the first column
 Sections = dict[str, dict[str, Row]]  # by title, then by the name of the row
 
@@ -201,29 +201,6 @@ def _with_runs(
     absent = "; ".join(", ".join(part) for part in parts if part)
     notes = [f"Left out, since none of ours has run there: {absent} (r3l table --empty)."] if absent else []
     return kept, [number for number in published if number.benchmark in benchmarks], notes
-
-
-def plus_minus(
-    mean: float,
-    low: float | None,
-    high: float | None,
-    points: Sequence[float],
-    unit: str | None = None,
-    sign: str = "",
-) -> str:
-    """A mean with its interval, ``0.308 ± 0.057``; asymmetric bounds are in brackets.
-
-    ``unit``: a key of DIGITS (None: share, 3 digits). ``sign``: ``+`` shows the sign of a positive mean too.
-    Without bounds every seed is shown: ``0.310, 0.290``.
-    """
-    # As csv files hold them, so that both print the same digits.
-    mean, low, high = map(rounded, (mean, low, high))
-    form = f",.{DIGITS[unit or 'share']}f"
-    if low is None or high is None:
-        return ", ".join(f"{rounded(value):{sign}{form}}" for value in points or (mean,))
-    if abs((high - mean) - (mean - low)) < 2e-4:
-        return f"{mean:{sign}{form}} ± {high - mean:{form}}"
-    return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
 
 
 def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ class ProbeResult(TypedDict):
     reflection_schema: NotRequired[str]
     feedback: NotRequired[str]
     feedback_corruption: NotRequired[Number]
-    expected: NotRequired[dict[str, Any]]  # r3l.report.probe_map.Expectation
+    expected: NotRequired[dict[str, Any]]  # r3l.report.map_rule.Expectation
 
 
 def read(paths: Sequence[Path]) -> list[Content]:

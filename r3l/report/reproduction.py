@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from r3l.files.json_files import read_jsonl
-from r3l.report.frame import EPISODES, one_run_interval, read_runs, whole
+from r3l.report.frame import EPISODES, read_runs, whole
 from r3l.runs.run_dir import EVALUATION
 from r3l.stats.comparison import Verdict, interval_verdict
+from r3l.stats.intervals import wilson_interval
 
 Row = dict[str, Any]
 
@@ -59,7 +60,7 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
         for name in sorted({*fresh.manifest[part], *old.manifest[part]})
         if fresh.manifest[part].get(name) != old.manifest[part].get(name)
     ]
-    interval = one_run_interval(old)
+    interval = wilson_interval(old.success, old.episodes)
     inside = interval_verdict(interval, float(fresh.success)) is Verdict.INCONCLUSIVE
     return row | {
         "interval": [interval.low, interval.high],

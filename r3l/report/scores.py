@@ -11,21 +11,20 @@ import pandas as pd
 
 from r3l.config import TierConfig, load
 from r3l.report import published
-from r3l.report.budget import TOKENS, mean_tokens
 from r3l.report.frame import (
     ALL,
     CONSTANT_ANSWER,
+    TOKENS,
     Bench,
     by_bench,
     common_seeds,
     groups,
+    mean_tokens,
     scores_S_T,
-    total,
     whole,
 )
 from r3l.report.labels import WRITERS, backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
-from r3l.runs.metrics import FORWARDED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
 
@@ -130,36 +129,41 @@ def _needed(runs: pd.DataFrame) -> pd.DataFrame:
     """``runs`` with only the columns of scores: choosing rows with all columns takes ten times as long."""
     columns = [*PLACE, *TASK_SET, "group", "method", "label", "seed", "feedback", "path", "preregistration"]
     columns += ["tasks", "task_success", "task_reward", "reward", "constant_answer", "constant_success"]
-    columns += ["episodes", "parse_failures", "truncations", "manifest", "steps", *WRITERS]
-    columns += [*PLAYED, *TOKENS.values(), FORWARDED_TOKENS]
-    return runs[[name for name in columns if name in runs]]
+    columns += ["episodes", "parse_failures", "truncations", *PLAYED, *TOKENS, *WRITERS]
+    return runs.reindex(columns=columns)
 
 
 def _row(
     seeds: pd.DataFrame, baseline: pd.DataFrame | None, planned_seeds: int, reference: Reference
 ) -> dict[str, Any]:
-    """The row of one method on one task group; ``seeds`` has a line per training seed.
+    """The row of one method on one task group; ``seeds``: its rows of the frame, one per training seed.
 
     Its ``effect`` is the difference to ``baseline``; the caller tests the effects of all rows together.
     """
-    first, done, scores = seeds.iloc[0], len(seeds), scores_S_T(seeds)
+    # The cell of a table: the mean over seeds of each seed's mean over tasks, with its interval.
+    first, done = seeds.iloc[0], len(seeds)
+    success = seed_interval(scores_S_T(seeds))
+
+    # What stands beside it: what was played, who taught, what training cost.
     episodes = int(seeds.episodes.sum())
     warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
     row = {
         **{name: first[name] for name in (*PLACE, *TASK_SET, "group", "method", "label")},
         "warning": "; ".join(warnings),
         "feedback": written_by(first.feedback, seeds),
-        **interval_columns(seed_interval(scores)),
+        **interval_columns(success),
         "reward_mean": float(np.mean(list(seeds.reward))),
         "seeds_done": done,
         "seeds_planned": planned_seeds,
         "episodes": episodes,
         "parse_failure_rate": int(seeds.parse_failures.sum()) / episodes,
         "truncation_rate": int(seeds.truncations.sum()) / episodes,
-        **{name: round(total(seeds, name) / done) for name in PLAYED},  # in training
+        **{name: round(seeds[name].fillna(0).mean()) for name in PLAYED},  # in training
         **mean_tokens(seeds),
         "preregistration": ", ".join(sorted({text for text in seeds.preregistration if text})) or None,
     }
+
+    # The difference to the baseline, paired by seed and task.
     if baseline is not None:
         ours, theirs = common_seeds(seeds, baseline)
         row["effect"] = Effect.paired(scores_S_T(ours), scores_S_T(theirs)) if len(ours) else None
@@ -167,7 +171,7 @@ def _row(
     # Compared in the published metric, which on WebShop and ScienceWorld is a mean reward, not success.
     label = reference.label(first.method, first.label)
     number = reference.get(first.model, env_label(first.env), label) if first.group == ALL else None
-    measured = seed_interval(scores_S_T(seeds, number.metric if number else "success"))
+    measured = seed_interval(scores_S_T(seeds, number.metric)) if number else success
     return row | against(number, first.tier, measured, done, planned_seeds)
 
 

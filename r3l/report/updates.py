@@ -108,7 +108,11 @@ def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
 @cache  # a few kB a run, which several tables and figures of a report need
 def _training(run_dir: Path, version: Version) -> TrainingRecord:
     columns = TrainingColumns(run_dir, version)
-    success_U = metrics.base_successes(columns.counts)
+    # Success of base rollouts at each update, as r3l.runs.metrics.base_success; NaN where there was none.
+    bases_U = columns.counts("rollouts") - columns.counts("retry/count")
+    solved_U = columns.counts("stop/success") - columns.counts("retry/success")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        success_U = np.where(bases_U == 0, np.nan, solved_U / bases_U)
     tokens, rollouts = (
         np.cumsum(np.append(0.0, columns.counts(name))) for name in (metrics.GENERATED_TOKENS, "rollouts")
     )

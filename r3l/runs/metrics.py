@@ -7,15 +7,13 @@ steps of every method and refuses a key that is not declared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from r3l.files.json_files import Number, read_jsonl, read_jsonl_columns
@@ -32,18 +30,15 @@ class MetricKind(StrEnum):
     state of one step, never added up.
     """
 
-    TOTAL = "total"  # a count, added up over a run
-    TIME = "time"  # added up by readers only: a result without times repeats byte for byte
-    FAULT = "fault"  # not part of results: after a repaired fault they are the same
-    STEP = "step"  # a mean, a share or a state of one step; never added up
+    TOTAL = "total"
+    TIME = "time"
+    FAULT = "fault"
+    STEP = "step"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` declares a family of keys.
-
-    ``kind``: how its values at several steps are combined.
-    """
+    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` declares a family of keys."""
 
     name: str
     unit: str
@@ -159,12 +154,7 @@ _DECLARED = (
     Metric("reflection/count", "reflections", TOTAL, "reflections requested"),
     Metric("reflection/valid", "reflections", TOTAL, "reflections that can be used"),
     Metric("reflection/distinct", "share", STEP, "different texts among all reflections"),
-    Metric(
-        "reflection/corrupted",
-        "reflections",
-        TOTAL,
-        "the critic's reflections with pivot and hint of another task",
-    ),
+    Metric("reflection/corrupted", "reflections", TOTAL, "by the critic, with another task's pivot and hint"),
     Metric("reflection/coerced", "reflections", TOTAL, "valid reflections whose pivot was no integer"),
     Metric("reflection/invalid/*", "reflections", TOTAL, "reflections that cannot be used, by reason"),
     Metric("reflection/outcome/*", "reflections", TOTAL, "valid reflections by the outcome that they state"),
@@ -234,7 +224,6 @@ _DECLARED = (
 _QUALITY = ("reflection_quality/accurate", "reflection_quality/partial", "reflection_quality/wrong")
 _IMITATED = ("trained/sft", "trained/reflection", "trained/critique")
 _RETRIES = ("retry/count",)
-OF_BASES = ("rollouts", "retry/count", "stop/success", "retry/success")  # counts of :func:`base_success`
 RATES = (
     Rate(
         "retry_trigger", _RETRIES, ("rollouts",), "retries per base rollout", excluded=_RETRIES, unit="ratio"
@@ -325,7 +314,10 @@ def read_metrics(run_dir: Path) -> list[dict[str, float]]:
 
 
 # Metrics that reports need of thousands of runs at once.
-KEPT = (*OF_BASES, GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED)
+KEPT = (
+    *("rollouts", "retry/count", "stop/success", "retry/success"),
+    *(GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED),
+)
 
 
 def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
@@ -348,7 +340,8 @@ def declared(name: str) -> Metric | None:
 
 def is_total(name: str) -> bool:
     """True if the metric ``name`` is added up over the steps of a run; False also if it is not declared."""
-    return _is_of_kind(name, TOTAL)
+    metric = declared(name)
+    return metric is not None and metric.kind is TOTAL
 
 
 def members(counts: Counts, family: str) -> dict[str, float]:
@@ -390,30 +383,15 @@ def base_success(counts: Counts) -> float | None:
     return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
 
 
-def base_successes(counts_U: Callable[[str], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """:func:`base_success` at each update, shape (U,); NaN at an update without base rollouts.
-
-    ``counts_U``: returns a count at each update, shape (U,), by the name of its metric.
-    """
-    rollouts_U, retries_U, successes_U, retry_successes_U = map(counts_U, OF_BASES)
-    bases_U = rollouts_U - retries_U
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(bases_U == 0, np.nan, (successes_U - retry_successes_U) / bases_U)
-
-
 def with_rounded_times(row: Counts) -> dict[str, float]:
     """A step's metrics with seconds rounded to 0.1 ms, to save space: further digits mean nothing."""
-    return {name: round(n, 4) if _is_of_kind(name, TIME) else n for name, n in row.items()}
+    times = {name for name in row if (metric := declared(name)) and metric.kind is TIME}
+    return {name: round(n, 4) if name in times else n for name, n in row.items()}
 
 
 def step_seconds(row: Counts) -> float:
     """Seconds of a step: collecting and the update, without checkpoints and evaluation."""
     return row.get(COLLECT_SECONDS, 0) + row.get(TRAIN_SECONDS, 0)
-
-
-def _is_of_kind(name: str, kind: MetricKind) -> bool:
-    metric = declared(name)
-    return metric is not None and metric.kind is kind
 
 
 def _sum(counts: Counts, names: tuple[str, ...]) -> float:

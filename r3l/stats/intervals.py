@@ -74,15 +74,13 @@ def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Inte
     return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
 
 
-def wilson_interval(successes_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Success rate of one run over its tasks (0 or 1 each), with Wilson's interval.
+def wilson_interval(rate: float, tasks: int) -> Interval:
+    """Success rate of one run over ``tasks`` (at least one) tasks, with Wilson's 95 % interval.
 
-    It is about binomial noise, not other seeds. Raises ValueError for no or non-finite values.
+    It says how exactly this run was measured, not how another seed would end.
     """
-    successes = finite(successes_T, 1)
-    rate = float(successes.mean())
-    low, high = wilson_bounds(rate, len(successes), confidence)
-    return Interval(rate, low, high, 1, f"Wilson, {len(successes)} tasks")
+    low, high = wilson_bounds(rate, tasks)
+    return Interval(float(rate), low, high, 1, f"Wilson, {tasks} tasks")
 
 
 def task_interval(means_T: ArrayLike) -> Interval:
@@ -93,7 +91,8 @@ def task_interval(means_T: ArrayLike) -> Interval:
     in ``seeds`` and ``kind``. Raises ValueError for no or non-finite values.
     """
     means = finite(means_T, 1)
-    return wilson_interval(means) if np.isin(means, (0.0, 1.0)).all() else t_interval(means)
+    solved_or_not = np.isin(means, (0.0, 1.0)).all()
+    return wilson_interval(float(means.mean()), len(means)) if solved_or_not else t_interval(means)
 
 
 def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -8,8 +8,8 @@ import pytest
 from report.runs import rewrite, write_run
 
 from r3l.report import measures, published
-from r3l.report.budget import budget_rows, budget_table, token_counts
-from r3l.report.frame import read_runs
+from r3l.report.budget import budget_rows, budget_table
+from r3l.report.frame import read_runs, token_counts
 from r3l.report.paper_table import full_table
 from r3l.report.scores import score_rows
 from r3l.report.table import as_stored
@@ -119,11 +119,11 @@ def test_distilled_retries_are_scored_apart_only_under_other_weights(engine, int
         "method_settings": {"rescore_distilled": True},
     }
     assert token_counts({}, run) == {
-        "tokens/generated": None,
-        "tokens/scored": scored,
-        "tokens/trained": None,
+        "generated_tokens": None,
+        "scored_tokens": scored,
+        "trained_tokens": None,
     }
-    assert token_counts({"tokens/scored": 9}, run)["tokens/scored"] == 9
+    assert token_counts({"tokens/scored": 9}, run)["scored_tokens"] == 9
 
 
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):

@@ -10,19 +10,9 @@ from r3l.evaluation.verification import sign
 from r3l.files.json_files import append_jsonl
 from r3l.files.paths import STORED
 from r3l.report.figures import probe_map as figure
+from r3l.report.map_rule import checked, expectation, lines, name_of, predicted_before, sentence
 from r3l.report.map_table import map_table, registered_tests
-from r3l.report.probe_map import (
-    checked,
-    expectation,
-    flat,
-    kept_success,
-    lines,
-    map_rows,
-    name_of,
-    predicted_before,
-    read_map,
-    sentence,
-)
+from r3l.report.probe_map import flat, kept_success, map_rows, read_map
 from r3l.report.table import write
 
 MODEL = "alfworld-1.5m-hints"

@@ -24,14 +24,14 @@ def test_t_interval_of_three_seeds():
 
 def test_wilson_interval_by_hand():
     """3 of 10: centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p(1-p)/n + z^2/4n^2) / (1 + z^2/n)."""
-    interval = wilson_interval([1, 1, 1] + [0] * 7)
+    interval = wilson_interval(0.3, 10)
     z = 1.959964
     centre, scale = 0.3 + z * z / 20, 1 + z * z / 10
     half = z * math.sqrt(0.3 * 0.7 / 10 + z * z / 400)
     assert (interval.low, interval.high) == pytest.approx(
         ((centre - half) / scale, (centre + half) / scale), abs=1e-6
     )
-    assert wilson_interval([0, 0]).low == 0 and wilson_interval([1, 1]).high == 1
+    assert wilson_interval(0.0, 2).low == 0 and wilson_interval(1.0, 2).high == 1
 
 
 def test_one_seed_has_no_interval():

@@ -11,7 +11,8 @@ import numpy as np
 
 from r3l.core.errors import DataError
 from r3l.report.figures import style
-from r3l.report.probe_map import DIFFERENCES, UNSEEN, Comparison, lines, name_of
+from r3l.report.map_rule import DIFFERENCES, UNSEEN, lines, name_of
+from r3l.report.probe_map import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

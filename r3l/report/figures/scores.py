@@ -10,8 +10,8 @@ from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.figures.data import Shown
 from r3l.report.figures.style import look
-from r3l.report.frame import by_method, common_seeds, groups, one_run_interval, scores_S_T
-from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval
+from r3l.report.frame import by_method, common_seeds, groups, scores_S_T
+from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval, wilson_interval
 from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
@@ -37,8 +37,10 @@ def scores(shown: Shown) -> Drawn:
         for ax, group in zip(row, names, strict=False):
             of_group = bench.rows[bench.rows.group == group]
             for y, (method, seeds) in enumerate(by_method(of_group, list(bench.runs)).items()):
-                several = len(seeds) > 1
-                bar = seed_interval(scores_S_T(seeds)) if several else one_run_interval(seeds.iloc[0])
+                if len(seeds) > 1:
+                    bar = seed_interval(scores_S_T(seeds))
+                else:
+                    bar = wilson_interval(seeds.success.iloc[0], seeds.episodes.iloc[0])
                 style.interval(ax, y, method, bar, list(seeds.success))
             for constant in of_group.constant_success.dropna().head(1):
                 ax.axvline(constant, color=style.GREY, linestyle=":", linewidth=1)

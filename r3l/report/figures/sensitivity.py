@@ -13,8 +13,7 @@ from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
-from r3l.report.frame import one_run_interval
-from r3l.stats.intervals import MIN_SEEDS, t_interval
+from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +109,10 @@ def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
     for x, seeds in points.items():
         ax.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
         if len(seeds) == 1 or len(seeds) >= MIN_SEEDS:
-            interval = t_interval(scores[x]) if len(seeds) > 1 else one_run_interval(seeds.iloc[0])
+            if len(seeds) > 1:
+                interval = t_interval(scores[x])
+            else:
+                interval = wilson_interval(scores[x][0], seeds.episodes.iloc[0])
             bar = np.array([interval.low, interval.high], dtype=float)
             dash = style.dash(len(seeds))
             ax.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)
