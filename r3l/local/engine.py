@@ -35,7 +35,7 @@ from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
 from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
-from r3l.runs.preemption import Preempted, time_limit
+from r3l.runs.preemption import Preempted, TimeLimit, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.session import finished_share
@@ -87,44 +87,6 @@ def train(
         content = result(run, run_dir, last, totals)
         write_json_atomic(run_dir / RESULT, content)
         return content
-
-
-@dataclass
-class TimeLimit:
-    """Time limit of a training process: ``minutes`` (None: no limit) from ``began`` on (time.monotonic).
-
-    ``first_ended``: minutes from ``began`` to the end of this process's first step, None before it; for the
-    warning that the limit fits no step.
-    """
-
-    began: float
-    minutes: float | None
-    first_ended: float | None = None
-
-    def seconds_left(self) -> float | None:
-        """Seconds until the limit, negative after it; None without a limit."""
-        return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
-
-    def step_ended(self) -> None:
-        """Set ``first_ended`` at the first call. Later calls change nothing."""
-        if self.first_ended is None:
-            self.first_ended = (time.monotonic() - self.began) / 60
-
-    def warn_if_too_short(self) -> None:
-        """Log a warning if the first step ended after the limit or not at all: the limit fits no step."""
-        if self.minutes is None:
-            return
-        if self.first_ended is None:
-            log.warning(
-                "no step ended within %g minutes: give more, or lower train.tasks_per_step", self.minutes
-            )
-        elif self.first_ended > self.minutes:
-            log.warning(
-                "the first step ended after %.1f minutes, later than --minutes %g: an update that has begun "
-                "is always ended; give more, or lower train.tasks_per_step",
-                self.first_ended,
-                self.minutes,
-            )
 
 
 def train_model(

@@ -1,11 +1,18 @@
-"""Results of a probe: attempts, the reflections on them, and the retries that follow."""
+"""Results of a probe: attempts, reflections, retries; the lines of the file that holds them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from r3l.core.environment import StopReason
+from r3l.core.errors import DataError, first_line
 from r3l.feedback.audits import Agreement
 
 # Stop reasons that mean an invalid response.
@@ -136,3 +143,37 @@ class Played:
     def halves(self) -> list[str]:
         """Names of the attempts' task groups, sorted; such as ``["easy", "hard"]``, the easier one first."""
         return sorted({attempt.group for attempt in self.attempts})
+
+
+class BatchLine(TypedDict):
+    """A finished batch of a probe, as a line of its file of attempts.
+
+    ``probed``: digests that identify the probe (model, settings, tasks). ``attempts``: each an Attempt as
+    JSON. ``sha256``: of the attempts; r3l 0.1 wrote none.
+    """
+
+    probed: dict[str, str | None]
+    attempts: list[dict[str, Any]]
+    sha256: NotRequired[str]
+
+
+_ATTEMPTS = TypeAdapter(list[Attempt])
+
+
+def attempts_in(line: BatchLine, where: str) -> list[Attempt]:
+    """The attempts of a line. Raises DataError naming the line if they are not those that were written."""
+    try:
+        if line.get("sha256", digest_of(line["attempts"])) != digest_of(line["attempts"]):
+            raise ValueError("their digest is another")
+        return _ATTEMPTS.validate_python(line["attempts"])
+    except ValueError as error:
+        reason = first_line(error)
+        raise DataError(
+            f"{where}: these are not the attempts that were written ({reason}); delete this line, and they "
+            "are played again"
+        ) from error
+
+
+def digest_of(attempts: list[dict[str, Any]]) -> str:
+    """Hex sha256 of the attempts of a BatchLine, as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(attempts, sort_keys=True).encode()).hexdigest()

@@ -10,23 +10,18 @@ at most.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NotRequired
 
 import numpy as np
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Critique, Outcome
-from r3l.core.errors import ConfigError, DataError, first_line
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, Turn
@@ -38,30 +33,20 @@ from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.probe.attempts import (
     INVALID,
     Attempt,
+    BatchLine,
     CriticReflection,
     Logprobs,
     OwnReflection,
     Played,
     RetryOutcome,
+    attempts_in,
+    digest_of,
 )
 from r3l.probe.teachers import read_by_teachers, taught_copies
 from r3l.processes.progress import Advance, progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
-
-
-class BatchLine(TypedDict):
-    """A finished batch of a probe, as a line of its file of attempts.
-
-    ``probed``: digests that identify the probe (model, settings, tasks). ``attempts``: each an Attempt as
-    JSON. ``sha256``: of the attempts; r3l 0.1 wrote none.
-    """
-
-    probed: dict[str, str | None]
-    attempts: list[dict[str, Any]]
-    sha256: NotRequired[str]
-
 
 CRITIC = (1,)  # the attempt in the seed address of the critic's reflection; the model's own is 0
 
@@ -96,7 +81,7 @@ def play_probe(
         )
     known: dict[tuple[tuple[str, int], ...], list[Attempt]] = {}
     for number, line in enumerate(lines, start=1):
-        of_line = _attempts_in(line, f"{path}, line {number}")
+        of_line = attempts_in(line, f"{path}, line {number}")
         known[tuple((attempt.task, attempt.member) for attempt in of_line)] = of_line
     rewrite_jsonl(path, lines)  # without a torn last line
     played: list[list[Attempt] | None] = []  # in the order of the batches; None: still to be played
@@ -114,33 +99,12 @@ def play_probe(
                 now = _play_batch(session, settings, tasks, batch, seconds, advance)
                 played[k] = now
                 content = [asdict(one) for one in now]
-                line = BatchLine(probed=dict(probed), attempts=content, sha256=_digest(content))
+                line = BatchLine(probed=dict(probed), attempts=content, sha256=digest_of(content))
                 append_jsonl(path, line)
     all_attempts: list[Attempt] = []
     for of_batch in played:
         all_attempts += of_batch or []
     return Played(all_attempts, expert, seconds, len(members) - done)
-
-
-_ATTEMPTS = TypeAdapter(list[Attempt])
-
-
-def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
-    """The attempts of a line. Raises DataError naming the line if they are not those that were written."""
-    try:
-        if line.get("sha256", _digest(line["attempts"])) != _digest(line["attempts"]):
-            raise ValueError("their digest is another")
-        return _ATTEMPTS.validate_python(line["attempts"])
-    except ValueError as error:
-        reason = first_line(error)
-        raise DataError(
-            f"{where}: these are not the attempts that were written ({reason}); delete this line, and they "
-            "are played again"
-        ) from error
-
-
-def _digest(attempts: list[dict[str, Any]]) -> str:
-    return hashlib.sha256(json.dumps(attempts, sort_keys=True).encode()).hexdigest()
 
 
 def _play_batch(

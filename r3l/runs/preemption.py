@@ -9,15 +9,19 @@ code 75; re-run it to resume, to the same bytes.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
+log = logging.getLogger(__name__)
 EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
@@ -70,6 +74,44 @@ class StopSignals:
             raise Preempted(self._received) from None
         finally:
             self._task = None
+
+
+@dataclass
+class TimeLimit:
+    """Time limit of a training process: ``minutes`` (None: no limit) from ``began`` on (time.monotonic).
+
+    ``first_ended``: minutes from ``began`` to the end of this process's first step, None before it; for the
+    warning that the limit fits no step.
+    """
+
+    began: float
+    minutes: float | None
+    first_ended: float | None = None
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the limit, negative after it; None without a limit."""
+        return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
+
+    def step_ended(self) -> None:
+        """Set ``first_ended`` at the first call. Later calls change nothing."""
+        if self.first_ended is None:
+            self.first_ended = (time.monotonic() - self.began) / 60
+
+    def warn_if_too_short(self) -> None:
+        """Log a warning if the first step ended after the limit or not at all: the limit fits no step."""
+        if self.minutes is None:
+            return
+        if self.first_ended is None:
+            log.warning(
+                "no step ended within %g minutes: give more, or lower train.tasks_per_step", self.minutes
+            )
+        elif self.first_ended > self.minutes:
+            log.warning(
+                "the first step ended after %.1f minutes, later than --minutes %g: an update that has begun "
+                "is always ended; give more, or lower train.tasks_per_step",
+                self.first_ended,
+                self.minutes,
+            )
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from r3l.local import engine
 from r3l.local.engine import train
 from r3l.local.sampling.policy import SamplingProgress
 from r3l.local.session import open_session
+from r3l.runs import preemption
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 from r3l.runs.run_paths import TRANSCRIPTS, evaluation_folder
 
@@ -133,11 +134,9 @@ def test_batches_of_another_checkpoint_are_played_again(tmp_path):
 def test_a_first_step_beyond_the_limit_is_said_and_no_other(tmp_path, monkeypatch, caplog, late, said):
     """The clock goes 700 s on in one phase of a step, and then the limit's signal comes."""
     jumped, steps = [], {"update": 0, "collect": 0}
-    monkeypatch.setattr(
-        engine,
-        "time",
-        SimpleNamespace(monotonic=lambda: 700.0 * len(jumped), perf_counter=time.perf_counter),
-    )
+    clock = SimpleNamespace(monotonic=lambda: 700.0 * len(jumped), perf_counter=time.perf_counter)
+    for module in (engine, preemption):
+        monkeypatch.setattr(module, "time", clock)
 
     def delayed(phase, work):
         def run(*arguments):

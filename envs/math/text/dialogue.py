@@ -25,7 +25,8 @@ SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "
     "Then give the final answer alone, as \\boxed{answer}, between <answer> and </answer>."
 )
-EXAMPLE = r"""You solve mathematical problems step by step.
+EXAMPLE = (
+    r"""You solve mathematical problems step by step.
 
 Form of a response; both tags are needed, in this order:
 <think>your reasoning, step by step</think>
@@ -52,7 +53,10 @@ Their sum is 12 * (4 + 48) / 2 = 6 * 52 = 312.
 </think>
 <answer>\boxed{312}</answer>
 
-Be thorough, show all steps that matter, check what you compute, and give the final answer clearly inside its tags."""
+"""
+    "Be thorough, show all steps that matter, check what you compute, and give the final answer clearly "
+    "inside its tags."
+)
 REMINDER = """Now {what}.
 First reason step by step about where things stand, inside <think> </think>.
 Then give your final answer inside <answer> </answer>."""

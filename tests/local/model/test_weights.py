@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from r3l.local.model.weights import load
+from r3l.local.training.adamw import AdamW
 from r3l.local.training.logprobs import tree_logprobs
-from r3l.local.training.trainer import AdamW
 
 CPU = torch.device("cpu")
 SIZES = {
