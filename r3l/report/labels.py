@@ -133,7 +133,7 @@ def plus_minus(
 ) -> str:
     """A mean with its interval, ``0.308 ± 0.057``; asymmetric bounds are in brackets.
 
-    ``unit``: a key of DECIMALS (None: share, 3 digits). ``sign``: ``+`` shows the sign of a positive mean too.
+    ``unit``: a key of DECIMALS (None: share, 3 digits). ``sign``: ``+`` also shows a positive mean's sign.
     Without bounds every seed is shown: ``0.310, 0.290``.
     """
     # As csv files hold them, so that both print the same digits.
