@@ -59,9 +59,9 @@ class CritiqueGRPO(GRPO):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Play N rollouts, refine the failed ones, and let the best refinement replace its rollout.
 
-        A refinement (a second attempt under a critique) counts only if its reward is higher than its
-        rollout's; without one all rollouts are the group. With ``refined_group: separate`` it is a group of
-        its own.
+        A refinement is a second attempt under a critique; it replaces its rollout only if its reward is
+        higher. Returns one group of N trajectories. With ``refined_group: separate`` a refinement that
+        replaces a rollout is a second group.
         """
         s = self.settings
         tries = await ctx.gather(partial(try_twice, ctx, task, s), range(s.group_size))

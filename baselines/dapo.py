@@ -100,9 +100,9 @@ class DAPO(GRPO):
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts in one group; a return is the reward plus the overlong penalty.
+        """Play N rollouts in one group; the return of each is its reward plus the overlong penalty.
 
-        With ``binary_reward`` the reward is 1.0 for a success, else 0.0.
+        With ``binary_reward`` 1.0 for a success and 0.0 for a failure replace the reward.
         """
         trajectories = await play_group(ctx, task, self.settings.group_size)
         returns = []

@@ -109,13 +109,13 @@ class ERL(GRPO):
         return self.groups(task, await ctx.gather(play, range(self.settings.group_size)))
 
     def groups(self, task: Task, attempts: list[ReflectedAttempt]) -> list[Group]:
-        """A group each of first attempts, guided retries, reflections, and retries without guidance.
+        """Up to four groups: first attempts, guided retries, reflections, and distilled retries.
 
-        The return of a reflection is the reward of its guided retry, 0 without one; only those that the
-        policy wrote are in it. The last (distilled retries) are imitated if they succeed, or have the return
-        max(r, 0) (``distil``). First attempts have no loss under ``train_on: reflection_only``; other groups
-        that the settings exclude are left out, and so are empty ones and reflections whose retry the
-        environment broke off, with that retry.
+        A reflection's return is the reward of its guided retry, 0 without one; reflections that the policy
+        did not write are left out. Distilled retries (the same responses without guidance in the prompt) are
+        imitated if they succeed, or have the return max(r, 0), by ``distil``. First attempts have no loss
+        under ``train_on: reflection_only``. Groups that the settings exclude and empty groups are left out.
+        If the environment broke off a retry, the retry and its reflection are left out.
         """
         s = self.settings
         alone = s.train_on == "reflection_only"

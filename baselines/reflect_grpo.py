@@ -90,9 +90,9 @@ class ReflectGRPOSettings(GRPOSettings, RestartSettings):
 
 
 class ReflectGRPO(GRPO):
-    """GRPO over rollouts that are not retried, others that are if they fail, and the retries of these.
+    """GRPO in which some of the failed rollouts are retried from the start under a reflection.
 
-    All are one group. Retries start over under a reflection; each trains under its prompt without that.
+    Rollouts and retries are one group. A retry trains under its prompt without the reflection (distilled).
     """
 
     Settings = ReflectGRPOSettings
@@ -100,13 +100,14 @@ class ReflectGRPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """Rollouts of a task: ``group_size``, and 2 x ``reflected_rollouts``, those and a retry of each."""
+        """Rollouts of a task: ``group_size``, plus ``reflected_rollouts`` and at most one retry of each."""
         return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play ``group_size`` rollouts, and others that are reflected on and retried if they fail.
+        """Play ``group_size`` rollouts and ``reflected_rollouts`` more, and retry the latter if they fail.
 
-        One group of all. A retry is in it in its distilled form, without the guidance in its prompt.
+        Returns one group of all rollouts and retries. Retries are in it in their distilled form, without the
+        guidance in the prompt.
         """
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)

@@ -82,7 +82,7 @@ class TeacherGated(GRPO):
     settings: TeacherGatedSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts in one group; those with a hint get a teacher."""
+        """Play N rollouts in one group; rollouts for which there is a hint get a teacher."""
         return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
 
     def advantages(self, group: Group) -> list[Advantage]:

@@ -57,8 +57,8 @@ class TreeGRPO(GRPO):
     """GRPO over the N leaves of M trees per task.
 
     A tree is a rollout and its branches, which are continuations from random turns of it; each of these
-    complete trajectories is a leaf. A leaf's advantage is the sum of two: among all N leaves, and among those
-    of its tree (``levels`` may select one).
+    complete trajectories is a leaf. A leaf's advantage is GRPO's among all N leaves plus GRPO's among the
+    leaves of its tree; with ``levels`` only one of the two.
     """
 
     Settings = TreeGRPOSettings

@@ -95,10 +95,10 @@ class AdaptiveR3L(R3L):
     def share(self, history: Sequence[Mapping[str, float]]) -> float:
         """The probability with which an attempt is reflected on, from ``floor`` to 1.
 
-        ``history``: metrics of the earlier updates, of which the last ``window`` count. It is the probability
-        that a guided retry solves more failures per token than a fresh attempt, whose difference is taken as
-        normally distributed; 1 if in them no failure was reflected on, or none has another attempt to compare
-        with.
+        It is the probability that a guided retry solves more failures per token than a fresh attempt, if
+        their difference is normally distributed. ``history``: metrics of the earlier updates, of which only
+        the last ``window`` are used. Returns 1 if in these updates no failure was reflected on, or none of
+        these failures has another attempt to compare with.
         """
         recent = history[-self.settings.window :]
 

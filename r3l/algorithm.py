@@ -169,7 +169,7 @@ class R3L(TrainedMethod[R3LSettings]):
     def reflected(self) -> int:
         """Number of base rollouts per task that are reflected on: N // (1 + ``retries``), N = ``group_size``.
 
-        So with their retries they cost at most N rollouts. 0 if there are no retries.
+        Together with their retries they are then at most N rollouts. 0 if there are no retries.
         """
         return self.settings.group_size // (1 + self.settings.retries) if self.settings.retries else 0
 
@@ -195,11 +195,11 @@ class R3L(TrainedMethod[R3LSettings]):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Sample the trajectories of one task: a group for the policy gradient, and one to imitate if any.
 
-        The first has N // (1 + retries) base rollouts with their retries, and further base rollouts up to N
-        rollouts in all. The second, unless ``sft_coef`` is 0, has the trajectories to learn by SFT: retries
-        that pass ``sft_trigger`` (by default a higher reward) with their reflections, and under
+        The first group has N // (1 + retries) base rollouts with their retries, and further base rollouts up
+        to N rollouts in all. The second group, unless ``sft_coef`` is 0, has the trajectories to learn by
+        SFT: retries that pass ``sft_trigger`` (by default a higher reward) with their reflections, and under
         ``sft_perfect_reflection`` reflections that find nothing to improve. (With ``sft_mode:
-        reward1_singleton`` each of these is its own policy-gradient group, with return 1.)
+        reward1_singleton`` each of these is instead a separate policy-gradient group, with return 1.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)

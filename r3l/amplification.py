@@ -61,9 +61,9 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 
 
 def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
-    """For each member of a group the arithmetic of :func:`amplify` as text; ``{}`` in it stands for A.
+    """The arithmetic of :func:`amplify` as text for each member of a group, such as ``3 x ({})``.
 
-    Such as ``3 x ({})``; the text of a member with the best reward has no ``{}``.
+    A is to be inserted at ``{}``; the text of a member with the best reward has no ``{}``.
     """
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = "1" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"

@@ -127,8 +127,8 @@ class Reflection:
 def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> str:
     """An environment's ``critique`` as the text of a reflection in ``schema``: JSON, or lines for ``lines``.
 
-    Keys and their order are those that base checkpoints were taught. JSON has null for a missing suggestion
-    or turn; lines leave them out, and the summary.
+    It has the keys, in the order, that base checkpoints learn from demonstrations. JSON has null for a
+    missing suggestion or turn; lines leave these out, and always the summary.
     """
     document = {
         "trajectory_summary": critique.summary,
@@ -210,10 +210,10 @@ async def critic_verdict(
 ) -> Critique | None:
     """The critique of a finished episode by the environment's critic; None if it gives none.
 
-    A share ``corruption`` (0 to 1) of its critiques is made misleading: summary and outcome stay, but cause,
-    pivot and hint are those that the critic would give if the same actions had been an attempt at another
-    task of ``ctx.tasks``, drawn by seed. A critique without a pivot stays as it is, and so does one if the
-    critic names no pivot for the other task. Misleading ones are counted under ``reflection/corrupted``.
+    A share ``corruption`` (0 to 1) of the critiques is made misleading: summary and outcome stay, but cause,
+    pivot and hint are what the critic would say if the same actions had been an attempt at another task of
+    ``ctx.tasks``, drawn by seed. A critique stays unchanged if the critic names no pivot for one of the two
+    tasks. Misleading critiques are counted under ``reflection/corrupted``.
     """
     transcript = episode.transcript()
     verdict = ctx.dialogue.critique(transcript)

@@ -52,8 +52,8 @@ class RetrySettings(OptionModel):
 class PivotSettings(RetrySettings):
     """Options of retries that start at a pivot, a turn of the first attempt: which one, what is replayed.
 
-    ``pivot``: ``reflected`` (the reflection's), ``start``, ``random`` or ``oracle`` (the one of the
-    environment's critic). ``replay``: ``whole`` or ``until_refused``.
+    ``pivot``: ``reflected`` (named by the reflection), ``start``, ``random`` or ``oracle`` (named by the
+    environment's critic). ``replay``: ``whole`` (all actions before the pivot) or ``until_refused``.
     """
 
     pivot: PivotRule = option(

@@ -107,9 +107,10 @@ class OpenEnvSession:
         self._connection: ClientConnection | None = None
 
     def reset(self, seed: int) -> SimpleNamespace:
-        """Start the game with ``seed``, in a new session if there is none; returns what :meth:`step` returns.
+        """Start the game with ``seed``; returns what :meth:`step` returns. Opens a session if none is open.
 
-        Raises EngineError if the server refuses, EngineLost if there is no session or it is lost.
+        Raises EngineError if the server refuses to start the game, EngineLost if a session cannot be opened
+        or the connection breaks.
         """
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
@@ -135,7 +136,8 @@ class OpenEnvSession:
     def step(self, action: str | int) -> SimpleNamespace:
         """Send an action and return the server's ``observation`` (a text), ``reward`` and ``done``.
 
-        Raises RefusedError if the environment reports an error, EngineLost if the session is lost.
+        Raises RefusedError if the environment reports an error, EngineLost if the connection is closed or
+        breaks.
         """
         return self._request("step", {self._given.action: action})
 
@@ -151,7 +153,8 @@ class OpenEnvSession:
     def _request(self, kind: str, data: dict[str, Any]) -> SimpleNamespace:
         """Send a request; the answer's ``observation`` (a text), ``reward`` and ``done``.
 
-        Raises EngineLost if the session is lost, RefusedError if the server answers with an error.
+        Raises EngineLost if the connection is closed or breaks, RefusedError if the server answers with an
+        error.
         """
         from websockets.exceptions import WebSocketException
 

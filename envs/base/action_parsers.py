@@ -125,9 +125,10 @@ def verl_agent_action(response: str, rest: int = 30) -> str:
 
 
 def trinity_action(response: str) -> str:
-    """The action as Trinity-RFT reads it: the text from the first ``<action>`` to the next such tag.
+    """The action as Trinity-RFT reads it: the text between the first ``<action>`` and the next action tag.
 
-    The next ``<action>`` or ``</action>`` ends it; without either, all that follows. Without a first tag, "".
+    That is ``<action>`` or ``</action>``; if neither follows, the action is all text after the first tag.
+    Returns "" for a response without ``<action>``.
     """
     _, _, after = response.partition("<action>")
     return after.partition("<action>")[0].partition("</action>")[0].strip()

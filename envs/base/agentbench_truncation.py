@@ -13,10 +13,11 @@ _SEGMENT = re.compile(r"[^\W\d_]{1,7}|[^ \n]")
 
 
 def truncate(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
-    """The first message and as many of the latest as have, with it, fewer than ``limit`` segments.
+    """Shorten a dialog to fewer than ``limit`` segments: keep the first message and the last ones that fit.
 
-    A segment is AgentBench's unit of length (:func:`segments`). The kept tail begins with a response. If any
-    are left out, a note at the end of the first message says how many.
+    A segment is AgentBench's unit of length (:func:`segments`). The first of the last messages is a response
+    of the model. A note at the end of the first message says how many messages are left out, if any are.
+    ``messages``: at least one; it is not changed.
     """
     kept: list[Message] = []
     total = segments(messages[0].content)

@@ -188,10 +188,11 @@ class ErringPlayer(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The player's best action, or with probability ``error_model.rate`` one that it would not take.
+        """The player's best action, or with probability ``error_model.rate`` a wrong one.
 
-        A systematic error is the first admissible action of this kind, any other a random one. Raises
-        ContractError if the player names no action.
+        Wrong are all admissible actions that ``good_actions`` does not name; if there are none, the best
+        action is returned. With probability ``error_model.systematic`` the first of them is chosen, so that
+        the error recurs, else a random one. Raises ContractError if ``good_actions`` names no action.
         """
         good = self._player(self._first, self._answers)
         if not good:

@@ -123,9 +123,9 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The task sets of this environment."""
 
     def make_demonstrator(self, task_set: str) -> Demonstrator:
-        """Source of SFT demonstrations on tasks like those of ``task_set`` that are in none of its splits.
+        """Source of SFT demonstrations, on tasks that resemble ``task_set`` but are in none of its splits.
 
-        Raises ConfigError, the default, if the environment has none.
+        Raises ConfigError if the environment has no demonstrations, which is the default.
         """
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
@@ -169,8 +169,8 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def task_set_hash(self, task_set: str) -> str:
         """The committed sha256 of a task set, read without making its tasks.
 
-        For one group (``nano/test/easy``), the sha256 of that hash and the group's name; the name is not
-        checked. Raises ConfigError for an unknown task set.
+        With a group (``nano/test/easy``) it is the sha256 over the task set's hash and the group's name, and
+        the name is not checked. Raises ConfigError for an unknown task set.
         """
         split, group = split_and_group(task_set)
         committed = self.task_sets().committed_hash(split)
@@ -179,9 +179,9 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Versions and digests, by name, of all that decides an episode besides task ids and options.
 
-        ``task_sets``: names of those that the run uses; by default they make no difference. The result is
-        part of every run's fingerprint, so it must be cheap to read: no engine is loaded. An input
-        that this machine lacks has the value ``none``.
+        ``task_sets``: names of the task sets that the run uses; by default the result is the same for all. It
+        is part of every run's fingerprint, so it must be cheap to read: no engine is loaded. An input that
+        this machine lacks has the value ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}
 
@@ -251,8 +251,8 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """``variants`` demonstrations of each SFT task whose number is in ``indices``.
 
         Each is by a scripted agent whose errors are drawn separately. ``error_rates``: the fields of
-        ``base.demonstrations.ErrorRates``. ``task_sets``: those that the tasks resemble, by default ``nano``;
-        several only if the environment mixes them.
+        ``base.demonstrations.ErrorRates``. ``task_sets``: the task sets that the demonstrations' tasks
+        resemble, by default ``nano``; several only if the environment can mix them.
         """
         from r3l.envs.base.demonstrations import ErrorRates
 

@@ -70,7 +70,7 @@ OptionsT = TypeVar("OptionsT", bound=TaggedOptions)
 def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
     """Return ``options`` if the prompts of the paper's released code can follow them, else raise ConfigError.
 
-    Settings other than ``response_format`` and those in ``followed`` must have their defaults.
+    All settings except ``response_format`` and the ones named in ``followed`` must have their defaults.
     """
     own = options.model_dump(exclude_defaults=True, exclude={"response_format", *followed})
     if own:
@@ -288,7 +288,8 @@ class ReleasedWords(TaggedDialogue):
     def ended_by(self, error: StopReason, response: str) -> str:
         """The feedback of the paper's released code on a response that ended the episode by breaking a rule.
 
-        For StopReason.REPETITION it names the action in ``response``; for all others it is one fixed text.
+        For StopReason.REPETITION it quotes the action in ``response``; for any other error it is always the
+        same text.
         """
         fields = ("action",) if error is StopReason.REPETITION else ()
         text, *_ = self.words.texts("first_rollout", *fields, used="feedback")

@@ -80,8 +80,8 @@ class TaskSets(ABC):
 class DrawnTaskSets(TaskSets):
     """Task sets that are generated and have no committed file.
 
-    ``draw(split, number)`` makes a task. ``sizes``: number of tasks by split, 1 to MOST each (else
-    ConfigError when it is drawn).
+    ``draw(split, number)`` makes a task. ``sizes``: number of tasks by split. If it is not 1 to MOST,
+    :meth:`tasks` raises ConfigError for that split.
     """
 
     env: str
@@ -125,9 +125,9 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     @abstractmethod
     def spare_task(self, name: str, index: int) -> Task:
-        """Task ``index`` (any number >= 0) of the supervised stage (SFT), like those of task set ``name``.
+        """Task ``index`` (any number >= 0) for the supervised stage (SFT) of task set ``name``.
 
-        Such tasks are in none of its splits.
+        It resembles the tasks of that set, but is in none of its splits.
         """
 
     @abstractmethod
@@ -143,7 +143,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hex sha256 of ``tasks``, which is compared with that of the committed file."""
+        """Hex sha256 of ``tasks``, to be compared with the hash in the committed file."""
         return sha256_of(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
@@ -215,10 +215,10 @@ def definition_path(env: str, name: str) -> Path:
 
 @lru_cache(maxsize=32)
 def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -> DefinitionT:
-    """Read the definition of task set ``name`` from configs/task_sets/ENV_NAME.yaml as a ``kind``; cached.
+    """The definition of task set ``name``, read from configs/task_sets/ENV_NAME.yaml as a ``kind``; cached.
 
-    Raises ConfigError if there is no such file, or if it is malformed. That message also lists ``others``,
-    the task sets of the environment that have no definition file.
+    Raises ConfigError if the file is missing or malformed. ``others``: the names of the environment's task
+    sets that need no such file, which the message for a missing file lists too.
     """
     path = definition_path(env, name)
     if not is_folder_name(name) or not path.is_file():

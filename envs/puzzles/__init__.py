@@ -56,8 +56,8 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
     def demonstrator(self, task_sets: Sequence[str] = ()) -> AnswerDemonstrator:
         """Demonstrator that writes worked solutions of spare problems, which are in no split.
 
-        The first problem of each of ``task_sets`` comes first, then the second of each, and so on. Raises
-        ConfigError without task sets: each is another puzzle, so that no default would be right.
+        The task sets take turns: the first problem of each one, then the second of each one, and so on.
+        Raises ConfigError without ``task_sets``: each is another puzzle, so there is no right default.
         """
         from r3l.envs.base.demonstrations import AnswerDemonstrator
         from r3l.envs.puzzles.expert import solution, write

@@ -103,11 +103,11 @@ class ScienceWorldExpert(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The correct action, or with probability ``error_model.rate`` another one.
+        """The correct action, or with probability ``error_model.rate`` a wrong one.
 
-        Always another one if the solution is done or the task has failed. If ``error_model.overlooks``, the
-        agent takes an object without focusing on it first. ``actions``: the earlier ones of the episode; no
-        error repeats an action a third time.
+        It is always a wrong one if the solution is done or the task has failed. With
+        ``error_model.overlooks`` the agent takes an object without focusing on it first. ``actions``: the
+        earlier actions of the episode; no wrong action is chosen three times in a row.
         """
         steps = plan(self)
         right = steps[0] if steps else LOOK

@@ -81,7 +81,7 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
     r3l/runs/trajectory_log.py). A notebook shows a task as a table of its trained tokens, and a member turn
     by turn.
 
-    Raises DataError if the run kept none; of stored runs only those with seed 0 have them.
+    Raises DataError if the run kept no trajectories. Among stored runs only the runs of seed 0 have them.
     """
     from r3l.report.trajectory_view import logged_tasks
 

@@ -146,8 +146,8 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run with its last checkpoint, or the model behind a server, ``served``; waits for its GPU.
 
-    ``task_set``: its name, by default the run's test task set. Writes evaluation.json and episodes.jsonl in
-    ``run_dir``; for another task set, in a folder there. Returns the content of evaluation.json. Raises
+    ``task_set``: its name, by default the run's test task set. Writes evaluation.json and episodes.jsonl into
+    ``run_dir``; for another task set, into a folder below it. Returns the content of evaluation.json. Raises
     DataError if there is no ``run_dir``, RunDirectoryError if another process uses it, and other errors of
     r3l.core.errors if run, model or tasks are not as recorded.
     """

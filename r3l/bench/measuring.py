@@ -27,9 +27,9 @@ def clock() -> float:
 
 
 def forget_peak() -> None:
-    """Forget the peak of memory so far, so that :func:`peak_gib` measures from now on.
+    """Reset the recorded peak of memory, so that :func:`peak_gib` measures from now on.
 
-    Without a GPU, freed memory is returned to the system first.
+    Without a GPU, freed memory is first returned to the system.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()

@@ -75,9 +75,9 @@ def bench_step(run: Run, repeats: int) -> Report:
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
-    """Median over steps of ``seconds/step`` in ``steps`` divided by that of the same step in ``to``.
+    """Median, over steps, of the ratio of ``seconds/step`` in ``steps`` to ``seconds/step`` in ``to``.
 
-    Raises ValueError if the two have different lengths.
+    Both hold the metrics of the same steps. Raises ValueError if they have different lengths.
     """
     # Steps differ in work, and the medians of the two arms may be of different steps.
     ratios = [one["seconds/step"] / other["seconds/step"] for one, other in zip(steps, to, strict=True)]

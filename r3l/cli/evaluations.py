@@ -137,10 +137,10 @@ class Planned(NamedTuple):
         return scored(self.run_dir, None, self.served)
 
     def check(self) -> None:
-        """Raise what :meth:`play` would raise before its first episode; writes nothing.
+        """Raise the error that :meth:`play` would raise before its first episode; writes nothing.
 
-        Such as: another run is in the directory, packages or tasks are missing, the chat template cannot be
-        used.
+        For example, another run is in the directory, packages or tasks are missing, or the chat template
+        cannot be used.
         """
         from r3l.local.checkpoint import check_template
 

@@ -127,7 +127,7 @@ def options(
 ) -> None:
     """List the settings that `--set KEY=VALUE` takes; with names, their values, default, meaning and source.
 
-    With an option: every value of that run, and the file that sets it (tier, environment, method, --set).
+    With an option such as `--env` it lists every value of that run, and the file that sets it.
 
     Example: `r3l list options`
 

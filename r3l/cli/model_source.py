@@ -34,10 +34,10 @@ class ModelSource:
     batch: int | None = None
 
     def check(self) -> None:
-        """Raise ConfigError for options that need a server if there is none, or for an invalid address.
+        """Raise ConfigError for options that need --server without it, or for an invalid address.
 
-        Opens and closes a connection if there is a server, without a request. ServerError is raised if
-        nothing listens there. Called before imports that take seconds.
+        With --server it opens and closes a connection without a request, and raises ServerError if nothing
+        listens at the address. Called before imports that take seconds.
         """
         from r3l.endpoint.options import EndpointOptions
 

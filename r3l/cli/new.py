@@ -25,7 +25,7 @@ def method(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a working method with its config and its test, for you to change.
+    """Write a working method with its config and its test, for you to change. No file is overwritten.
 
     Example: `r3l new method longest --folder ~/mine`
 
@@ -36,7 +36,7 @@ def method(
 
 
 def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
-    """Write a working environment with its config and its test, for you to change.
+    """Write a working environment with its config and its test, for you to change. No file is overwritten.
 
     Environments of verifiers, gymnasium and OpenEnv need only a YAML file: docs/extending.md.
 

@@ -68,10 +68,10 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make tables and figures: train and evaluate the missing runs, a line of progress each.
+    """Make tables and figures: train and evaluate the missing runs, with a line of progress for each.
 
-    With `--method` and no TARGET: train and evaluate only these methods, environments and seeds. Without
-    either: Table 1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults:
+    With `--method` and no TARGET it only trains and evaluates these methods, environments and seeds. Without
+    both it makes Table 1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults:
     configs/workflow.yaml.
 
     Example: `r3l run`
@@ -257,8 +257,8 @@ def _print_jobs(
 ) -> None:
     """Print the command, the directories that it would rename, its jobs, and their GPU hours.
 
-    With a ``profile`` also what is left to prepare before ``runs`` can start on a cluster: the profile,
-    weights, data.
+    With a ``profile`` it also prints what is left to prepare before ``runs`` can start on a cluster: the
+    profile, weights, data.
     """
     from r3l.report import gpu_hours
     from r3l.workflow.doctor import lacking

@@ -26,9 +26,9 @@ def verify(
 ) -> None:
     """Check finished runs: recompute every number from the raw lines, and compare the digest of every file.
 
-    Exit code 2 if one differs; all that differ are named. Your own runs are also compared with the stored
-    ones, episode by episode. Also says which runs were made from uncommitted code, and under which text of
-    docs/preregistration.md.
+    Numbers and files that differ are named, and the exit code is then 2. Your own runs are also compared with
+    the stored runs, episode by episode. Shows which runs were made from uncommitted code, and under which
+    text of docs/preregistration.md.
 
     Example: `r3l verify`
 

@@ -210,7 +210,8 @@ def feedback_per_token(
 ) -> None:
     """Compare methods that read feedback or have a teacher with GRPO, early, at the end and per token.
 
-    Of the stored runs, or those under --results. What `--env` and `--method` name has a row without runs too.
+    Reads the stored runs, or the runs under --results. Environments and methods that are named with `--env`
+    and `--method` have a row even without runs.
 
     Example: `r3l table feedback_per_token --env webshop,math`
     """
@@ -253,7 +254,7 @@ def print_table(
     empty: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print a table of configs/tables, made from the runs that are named and those under ``results``.
+    """Print a table of configs/tables, made from the named runs and from all runs under ``results``.
 
     ``empty``: also show rows and columns without runs, as a ``tier`` always does. ``out``: a .csv file to
     write, with .tex and .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
@@ -378,10 +379,10 @@ def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
 
 
 def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The runs under ``results`` as a frame, and those with scores at several updates as a second one.
+    """Two frames of runs under ``results``: those for scores, and those with scores at several updates.
 
-    None: the stored runs. Both may be empty. Runs in the folder hint_gap below are among the first, those in
-    curves are the second.
+    The second frame has the runs in the subfolder curves; the first has the others, hint_gap included. Both
+    may be empty. ``results`` None: the stored runs.
     """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs

@@ -81,10 +81,10 @@ def default_resources(profile: str) -> dict[str, Any]:
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
     """Run a command of :func:`line` until it ends, showing the progress of ``runs``; returns snakemake's log.
 
-    ``runs``: those that it makes, by directory under results/. ``split``: the task set, test or validation,
-    whose evaluation finishes a run. Waits while another workflow runs here. Raises ConfigError if packages of
-    an environment are missing, DataError if a job failed (the ends of the logs are printed), and Preempted
-    after Ctrl-C, when running jobs have saved a checkpoint.
+    ``runs``: the runs that it makes, by directory under results/. ``split``: the task set, test or
+    validation, whose evaluation finishes a run. Waits while another workflow runs here. Raises ConfigError if
+    packages of an environment are missing, DataError if a job failed (the ends of the logs are printed), and
+    Preempted after Ctrl-C, when running jobs have saved a checkpoint.
     """
     from r3l.evaluation import stored_runs
     from r3l.report.progress import follow

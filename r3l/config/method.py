@@ -186,10 +186,10 @@ def source_in(sources: Mapping[str, str], key: str) -> str:
 
 
 def method_files(name: str) -> list[MethodConfig]:
-    """Read the files of a method, lowest layer first: those that it ``extends``, then its own.
+    """Read the files of a method, lowest layer first: the methods that it ``extends``, then its own file.
 
-    A file without ``code`` uses that of the file below. Raises ConfigError if none names code, or if a file
-    is unknown or malformed.
+    A file without the key ``code`` uses the code of the file before it. Raises ConfigError if no file names
+    code, or if one is unknown or malformed.
     """
     config = load("methods", name, MethodConfig)
     below = method_files(config.extends) if config.extends else []
@@ -213,8 +213,8 @@ def load_method(name: str) -> MethodConfig:
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
     """The settings, key -> value, that the files of method ``name`` give a run in ``scope``.
 
-    Its own file overrides those that it extends. Defaults of the code are not among them. Raises ConfigError
-    for an unknown method.
+    Its own file overrides the methods that it ``extends``. Defaults in the code are not included. Raises
+    ConfigError for an unknown method.
     """
     settings = {}
     for file in method_files(name):
@@ -242,7 +242,7 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 
 class TunedRate(NamedTuple):
-    """A learning rate that `r3l tune` chose, the method whose file has it, and the source given there."""
+    """A learning rate that `r3l tune` chose, the method whose file has it, and its source in that file."""
 
     rate: float
     file: str
@@ -250,10 +250,10 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The learning rate that the files of a method have for a variant in ``tier`` and ``env``.
+    """The tuned learning rate of a variant in ``tier`` and ``env``, from the files of its method.
 
-    It is the one tuned for the variant's changes, whatever their profile, else for its method, else for one
-    that the method extends; None if there is none.
+    It is the rate tuned for the variant's changes (under any profile), else the rate tuned for its method,
+    else for a method that this one ``extends``; None if none was tuned.
     """
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))

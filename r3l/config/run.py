@@ -81,8 +81,8 @@ class Run(TierSettings):
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The model's name under results/ and in tables; ``MODEL@DIGITS`` (``served``) if a server has it.
 
-        ``inputs``: :meth:`inputs` as a manifest has them, by default this machine's. Only a path or
-        hub id needs them, since its name ends with digits of a digest of the weights, or of the id.
+        The name of a path or hub id ends with digits of a digest of the weights, or of the id. The digest is
+        read from ``inputs``, the inputs that a manifest recorded; by default this machine's :meth:`inputs`.
         """
         if self.served:
             return f"{Path(self.model).name}@{self.served}"
@@ -130,10 +130,11 @@ class Run(TierSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def differences(self, manifest: Mapping[str, Any]) -> list[str]:
-        """``KEY is VALUE there and VALUE here`` for each difference between a manifest and this run.
+        """``KEY is VALUE there and VALUE here`` for each key that differs between a manifest and this run.
 
-        Only keys that the fingerprint hashes are compared, sorted; inputs are this machine's. [] if
-        both have one fingerprint. Another SCHEMA_VERSION is not listed.
+        Only keys that the fingerprint covers are compared; the result is sorted by key. This run's inputs
+        (digests and versions of what it reads) are those of this machine now. [] if the fingerprints are
+        equal, and also if only the SCHEMA_VERSION differs.
         """
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})

@@ -19,7 +19,7 @@ BaselineRule = Literal["mean", "logavgexp"]
 
 
 def all_equal(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether all values are exactly equal (nothing to compare); True for one value or none."""
+    """True if all values are exactly equal, so that nothing can be compared; also for one value or none."""
     # The standard deviation does not tell: for N equal values it is often a rounding error instead of 0.
     return len(values) == 0 or bool(np.max(values) == np.min(values))
 

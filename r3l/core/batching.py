@@ -49,10 +49,10 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """Whether the row has no gradient in a loss without KL: no trainable token, or advantage 0 on all.
+        """True if the row has no gradient in a loss without KL: no trainable token, or advantage 0 on all.
 
-        The advantage does not matter for a row that is imitated, nor for one with a teacher unless it is
-        off-policy.
+        Rows that are imitated, and rows with a teacher that are not off-policy, have a gradient whatever
+        their advantage.
         """
         by_teacher = self.taught and not self.off_policy
         if self.sft or by_teacher:

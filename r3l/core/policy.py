@@ -80,7 +80,7 @@ class Completion:
 
     @property
     def tokens(self) -> Usage:
-        """Token counts: the server's, or for a local model the newly read and the sampled tokens."""
+        """Token counts: the server's, or for a local model the lengths of prompt_ids and response_ids."""
         return self.usage or Usage(len(self.prompt_ids), len(self.response_ids))
 
 

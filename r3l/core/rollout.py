@@ -216,15 +216,15 @@ class Episode:
 class Continuation:
     """How to continue an episode: as a rollout or as a retry, by which rules and with which guidance.
 
-    ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
-    rollout apart there. ``guide`` inserts guidance into the first prompt; None: no guidance. ``rules`` say
-    what an invalid response does:
+    ``phase`` and ``attempt`` are part of the seed address of the episode's draws; several retries of one
+    rollout differ in ``attempt``. ``guide`` inserts guidance into the first prompt; None: no guidance.
+    ``rules`` say what an invalid response does:
 
     - ``same_as_base``: it ends the episode, as in a rollout.
-    - ``released_lenient``: as in the released code (audit B-7), one that the dialogue tolerates
-      (``Dialogue.retry_tolerates``) only costs a turn and is answered by a text (``Dialogue.tolerated``).
-      Later prompts list the actions before the first such response only, and no later action counts as
-      repeated.
+    - ``released_lenient``, the rules of the released code (audit B-7): an error in
+      ``Dialogue.retry_tolerates`` only costs a turn. The policy then sees ``Dialogue.tolerated`` as its next
+      observation. Later prompts list only the actions before the first tolerated error, and no action after
+      it counts as a repetition.
     """
 
     phase: Phase = Phase.ROLLOUT
@@ -347,7 +347,7 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
 
 
 def _recorded(trajectory: Trajectory) -> list[str]:
-    """All actions, or those before the first tolerated error (see Continuation)."""
+    """The actions of a trajectory, only up to the first tolerated error if there is one (Continuation)."""
     actions = []
     for turn in trajectory.turns:
         if turn.error is not None:

@@ -166,7 +166,7 @@ class Trajectory:
 
     @property
     def taught(self) -> bool:
-        """Whether it has a teacher: some turn has prompt ids or log-probs of the teacher's context."""
+        """True if it has a teacher, that is, a turn has prompt ids or log-probs of the teacher's context."""
         return any(turn.teacher_prompt_ids or turn.teacher_logprobs for turn in self.turns)
 
     @property
@@ -199,10 +199,9 @@ class Trajectory:
         self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
 
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
-        """Set ``logprobs`` of the turns to those in the context that trains: all S sampled tokens, in order.
+        """Replace the turns' ``logprobs`` by the ones in the context that trains, of all S sampled tokens.
 
-        The log-probs recorded in sampling become the teacher's. Raises ValueError for another number of
-        values than S.
+        The log-probs recorded in sampling become the teacher's. Raises ValueError unless there are S values.
         """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [
@@ -220,7 +219,7 @@ class Trajectory:
         return replace(self, turns=turns)
 
     def _by_turn(self, values_S: Sequence[float] | np.ndarray) -> list[tuple[float, ...]]:
-        """Cut the values of all S sampled tokens into those of each turn; raises ValueError if not S."""
+        """Cut values of all S sampled tokens into a tuple per turn. Raises ValueError if they are not S."""
         values = [float(value) for value in values_S]
         sampled = sum(len(turn.response_ids) for turn in self.turns)
         if len(values) != sampled:

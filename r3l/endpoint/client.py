@@ -50,10 +50,11 @@ class Endpoint:
     ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without token counts;
     ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a control token.
 
-    ``answering``: the models that answers name, in order of appearance; it begins with ``before``, those of
-    earlier connections of the same work. ``wait``: function that returns the seconds between two attempts if
-    the server names no pause; None: the openai package's, up to 8. The key is read from the environment.
-    Raises ConfigError for an address or a key that cannot be used; the server is not called yet.
+    ``answering``: the models that answers name, in order of appearance; it begins with ``before``, the models
+    that answered over earlier connections in the same work. ``wait``: function that returns the seconds
+    between two attempts if the server names no pause; None: the openai package's, up to 8. The key is read
+    from the environment. Raises ConfigError for an address or a key that cannot be used; the server is not
+    called yet.
     """
 
     def __init__(

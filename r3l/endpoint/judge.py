@@ -65,7 +65,7 @@ class EndpointJudge:
     def counts(self) -> dict[str, float]:
         """The endpoint's counts (r3l.endpoint.client:Endpoint), each named ``judge/NAME``.
 
-        Also ``judge/other_models``: answers by another model than the first one; left out if there are none.
+        If other models than the first one answered, ``judge/other_models`` counts their answers.
         """
         endpoint = self._policy.endpoint
         found = dict(endpoint.counts)

@@ -28,7 +28,7 @@ class MessagePolicy:
     ``max_context``: most tokens of a dialog, as far as the server counts them; None: the server's limit.
     ``lines``: most lines of a response if a turn is one line: the complete response is sampled, and its lines
     become turns. ``renderer``: the model's own tokenizer and template, if known. ``same_template``: whether
-    the server's opening prompts have as many tokens as those of ``renderer``; None: unknown.
+    the server counts as many tokens in opening prompts as ``renderer`` does; None: unknown.
     """
 
     def __init__(

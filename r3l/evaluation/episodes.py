@@ -273,10 +273,10 @@ def transcript(trajectory: Trajectory) -> Line:
 
 
 def unusable(transcripts: Path) -> dict[str, list[str]]:
-    """Stop reason -> [id of the first task whose episode ended by it, that episode's last response].
+    """One example, [task id, last response], for each reason that ended episodes and makes a score doubtful.
 
-    Only reasons that make a score doubtful: an invalid response, one that was cut off, and an error of the
-    environment, with the error in place of the response. ``transcripts``: the file; {} if it does not exist.
+    The reasons (keys) are an invalid response, a response that was cut off, and an error of the environment,
+    for which the error replaces the response. ``transcripts``: the file; {} if it does not exist.
     """
     ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in SHOWN_ENDINGS and row["turns"]]
     return {

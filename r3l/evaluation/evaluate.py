@@ -99,8 +99,8 @@ def training_warning(run: Run, tasks: Sequence[Task]) -> str:
 def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
     """Play the test tasks of a run whose training is finished; return the content of evaluation.json.
 
-    Writes episodes.jsonl, transcripts.jsonl.gz, evaluation.json and their digests. They are in ``run_dir``;
-    for another ``task_set`` than the run's own test task set, in a folder there (r3l.runs.run_paths).
+    Writes episodes.jsonl, transcripts.jsonl.gz, evaluation.json and their digests into ``run_dir``; for
+    another ``task_set`` than the run's own test task set, into a folder below it (r3l.runs.run_paths).
     Episodes that an earlier, stopped call played are not played again. ``served``: a model behind a server
     that samples in place of the checkpoint. Raises an R3LError if run, model or tasks are not as recorded,
     ConfigError if a server played the run and ``served`` is None.

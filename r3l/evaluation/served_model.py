@@ -139,7 +139,9 @@ class ServedSession(PlaySession):
     def conditions(self) -> dict[str, Any]:
         """Facts about the server that a reader of the scores must know, as JSON values for evaluation.json.
 
-        Address without API keys, model, form of dialogs, temperature, request fields, concurrency and limits.
+        They are its address without API keys, the model and what the server says of it (``about``), the form
+        of dialogs, temperature, request fields, concurrency and limits. ``same_template``: False if the
+        server's prompts have another number of tokens than ours.
         """
         options = self.served.endpoint
         run = self.run
@@ -190,9 +192,9 @@ def model_named(served: str) -> str:
 
 
 def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
-    """Raise RunDirectoryError if ``run_dir`` holds another run, or this one of another served model.
+    """Raise RunDirectoryError if ``run_dir`` holds another run, or this run with another served model.
 
-    A model is another one if its ``identity`` differs (name, request fields, what the server says of it).
+    Served models differ if their ``identity`` does: name, request fields, what the server says of them.
     """
     path = run_dir / MANIFEST
     if not path.is_file():

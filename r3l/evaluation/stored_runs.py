@@ -304,8 +304,9 @@ def probes_in(folder: Path) -> list[Path]:
 def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
     """Check that the file of attempts next to each probe's result has the digest that the result records.
 
-    ``results``: the result files. Returns the number of probes checked, and of those of r3l 0.1.0, which have
-    no digest. Raises DataError naming every probe whose attempts differ, are missing or cannot be read.
+    ``results``: the result files. Returns two numbers: of probes checked, and of probes made by r3l 0.1.0,
+    which have no digest. Raises DataError naming every probe whose attempts differ, are missing or cannot be
+    read.
     """
     wrong = []
     checked = 0

@@ -33,7 +33,7 @@ class TriedRun(TypedDict):
     """A run of a tuning: its success on the validation task set, its cost, and its training curve.
 
     ``generated``, ``trained``: tokens. ``groups``: the success by task group. ``curve``: success rate of each
-    step's base rollouts (those that are no retries), None without any.
+    step's base rollouts (retries do not count); None for a step without base rollouts.
     """
 
     seed: int

@@ -56,7 +56,7 @@ def sign(run_dir: Path) -> None:
 def check_signed(run_dir: Path) -> dict[str, bytes]:
     """Read a run's records (SIGNED): the bytes of each file by its name.
 
-    Raises DataError if they are not those whose digests :func:`sign` wrote, or if there are no digests.
+    Raises DataError if a file does not have the digest that :func:`sign` wrote, or if there are no digests.
     ``run_dir`` may be the folder of a further evaluation.
     """
     contents: dict[str, bytes] = {}

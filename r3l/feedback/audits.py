@@ -85,14 +85,15 @@ class Agreement:
 
     @property
     def grade(self) -> str:
-        """``accurate``: the pivot is near and the cause the same; ``partial``: one of them; or ``wrong``."""
+        """``accurate``: the pivot is near and the cause equal; ``partial``: one of these; else ``wrong``."""
         return GRADES[self.near + self.same_cause]
 
 
 def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
     """Compare the pivot (the turn to retry from) and the cause of a reflection with the critic's.
 
-    ``critique``: what the environment's own critic says of the same episode. None if either names no pivot.
+    ``critique``: what the environment's own critic says of the same episode. None if one of the two names no
+    pivot.
     """
     if critique is None or critique.turn is None or reflection.pivot is None:
         return None

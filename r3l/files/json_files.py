@@ -100,9 +100,9 @@ def read_jsonl(path: Path, model: type[T]) -> list[T]: ...
 def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
     """The values on the lines of a JSON-lines file, in order; [] if no file exists.
 
-    Read is the first that exists of ``path`` (``.gz``: compressed) and its other :func:`variants`. A torn
-    last line, left by a killed writer, is skipped with a warning. Any other damaged line is a DataError, and
-    so is a line that is not of ``model``.
+    It reads ``path`` (``.gz``: compressed), or if that is missing the first of its :func:`variants` that
+    exists. A torn last line, left by a killed writer, is skipped with a warning. Raises DataError for any
+    other damaged line, and for a line that is not of ``model``.
     """
     path = next((variant for variant in variants(path) if variant.is_file()), path)
     content = path.read_bytes() if path.is_file() else b""
@@ -116,17 +116,16 @@ def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
 def read_jsonl_columns(
     path: Path, model: Any, names: tuple[str, ...], content: bytes | None = None
 ) -> dict[str, list[Any]]:
-    """Read the keys ``names`` of a finished JSON-lines file as columns: of each key its values by line.
+    """Read the keys ``names`` of a finished JSON-lines file as columns: by key, a list with a value per line.
 
-    A value is None where a line lacks the key; without a file each key has []. Read is the first of the
-    :func:`variants` of ``path`` that exists; with ``content``, its bytes, ``path`` is the file itself.
+    A value is None where a line lacks the key; if no file exists, each list is empty. It reads the first of
+    the :func:`variants` of ``path`` that exists; if ``content`` is given, it is the bytes of ``path`` itself.
     ``model``: type of a line. On the first read all lines are checked against it, with DataError, as in
     :func:`read_jsonl`.
 
-    Columns are kept in the cache folder by the sha256 of the bytes that they were read from and by what
-    ``model`` checks, so those of a changed file are never returned, nor those that a laxer model let pass.
-    Unpacking and checking the lines again takes ten times as long. Columns that were not read for 30 days
-    are removed.
+    Columns are kept in the cache folder, since unpacking and checking the lines again takes ten times as
+    long. Their key is the sha256 of the file's bytes and of what ``model`` checks, so a changed file or a
+    another model is read again. Columns that were not read for 30 days are removed.
     """
     if content is None:
         path = next((variant for variant in variants(path) if variant.is_file()), path)
@@ -185,10 +184,10 @@ def _digest_of_model(model: Any) -> str:
 
 @cache
 def _columns_adapter(model: Any, names: tuple[str, ...]) -> TypeAdapter[Any]:
-    """Adapter of the columns ``names`` of lines of ``model``: of each key a list of its values.
+    """Pydantic adapter of the columns ``names``: by key, a list with the value of each line.
 
-    None stands for a key that a line may lack; a column of such a key may be missing. Those of another model
-    than a TypedDict have numbers.
+    A key that a line may lack has None in the list, or no list at all. If ``model`` is not a TypedDict, all
+    values are numbers.
     """
     hints = get_type_hints(model, include_extras=True) if is_typeddict(model) else {}
     fields: dict[str, Any] = {}
@@ -303,7 +302,7 @@ def _line(path: Path, row: Mapping[str, Any]) -> bytes:
 def checked(content: Any, model: Any, where: str) -> Any:
     """Return ``content`` unchanged if it is of ``model`` (types are not converted, further keys allowed).
 
-    Else raises DataError naming ``where`` (such as the path), the first wrong key and its value.
+    Otherwise raise DataError naming ``where`` (such as the path), the first wrong key and its value.
     """
     try:
         _adapter(model).validate_python(content, strict=True)

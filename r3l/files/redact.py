@@ -88,10 +88,10 @@ def masked_json(value: Any) -> Any:
 
 
 def masked_message(text: str) -> str:
-    """``text`` of a message, :func:`masked`, and more strictly than data.
+    """``text`` of a message with its secrets masked, more strictly than :func:`masked` does in data.
 
-    Also masked are secrets from IN_MESSAGE (4) characters, what follows Bearer or Basic, and user and
-    password in any address.
+    It also masks secrets of only IN_MESSAGE (4) or more characters, what follows Bearer or Basic, and user
+    and password in any address.
     """
     text = _HEADER.sub(rf"\1\2{MASK}", masked(text, IN_MESSAGE))
     return _USER.sub(f"{MASK}@", text)

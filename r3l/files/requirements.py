@@ -31,10 +31,9 @@ def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
 
 
 def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
-    """Call ``find``, which returns the detail of a finding; if it raises, the finding is not ok.
+    """A finding whose detail is what ``find`` returns; if ``find`` raises, it is not ok and has the error.
 
-    The error is its detail then. Only R3LError, ImportError and OSError are caught. ``fix``: how to correct
-    it; for a DataError the message itself says so.
+    Only R3LError, ImportError and OSError are caught. ``fix``: how to correct it; a DataError says it itself.
     """
     try:
         return Finding(name, True, find())

@@ -111,9 +111,11 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def is_write_error(error: Exception, folder: Path) -> bool:
-    """True if ``error`` is a failed write (OSError) in ``folder``, or one that names no file, as a full disk.
+    """True if ``error`` says that writing in ``folder`` failed.
 
-    Also any error with "(os error" in its text, as packages written in Rust raise it; never an R3LError.
+    That is an OSError that names a file in ``folder``, an OSError without a file whose number is in DISK (as
+    for a full disk), or any other error with "(os error" in its text, as packages written in Rust raise it.
+    An R3LError is never one.
     """
     if isinstance(error, R3LError):
         return False

@@ -51,9 +51,10 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
     """Plan the GPU memory that ``run`` needs at most, by formula.
 
     The result has ``run``, ``plan_gib`` (GiB by part), ``total_gib`` and ``fits``. ``capacity``: bytes of the
-    GPU; if None, ``fits`` is None. Else also ``gpu_gib``; ``set``: the settings to change so that it fits
-    ({}: none needed, None: none help); and with changes ``total_gib_then``. Raises ConfigError unless the run
-    has the local engine and its model a file in configs/models.
+    GPU; if None, ``fits`` is None. If it is given, the result also has ``gpu_gib`` and ``set``, the settings
+    to change so that the run fits ({}: none needed, None: none help), and if there are such settings
+    ``total_gib_then``. Raises ConfigError unless the run has the local engine and its model a file in
+    configs/models.
     """
     model = find_model(run.model)
     method = build_method(run)
@@ -101,8 +102,8 @@ def gpu_memory() -> float | None:
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
     """The most GPU memory (bytes, by part) that a run with these settings needs, by formula.
 
-    For a process that samples and trains in turn. ``a``: sizes of the model. ``dialogs``: number of dialogs
-    per task that are played at once.
+    One process samples and trains in turn. ``a``: sizes of the model. ``dialogs``: number of dialogs per task
+    that are played at once.
     """
     train = settings.train
     sampling = settings.sampling

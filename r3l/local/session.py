@@ -1,7 +1,6 @@
-"""Session of the local engine: model, policy, environment workers, dialogue. For training and evaluation.
+"""Session of the local engine for training and evaluation: model, policy, environment workers, dialogue.
 
-``open_session`` loads the model and puts it into the type, on the device and behind the sampler that the run
-asks for.
+``open_session`` loads the model with the type, on the device and with the sampler that the run names.
 """
 
 from __future__ import annotations
@@ -165,10 +164,10 @@ def open_session(
 def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
     """Load ``model`` in float32 on the CPU, with a LoRA adapter if ``run`` trains one: (model, tokenizer).
 
-    ``model``: any model for a run without an adapter. Else the run's base checkpoint, which gets a new
+    ``model``: for a run without an adapter any model; else the run's base checkpoint, which gets a new
     adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward``: the forward
     pass that the model is for, ``packed`` or ``transformers``. Raises CheckpointError if it cannot be loaded,
-    ConfigError if a new adapter lacks peft or a projection of the model, DataError for a damaged manifest.
+    ConfigError if peft or a projection for a new adapter is missing, DataError for a damaged manifest.
     """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)

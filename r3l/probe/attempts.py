@@ -51,14 +51,14 @@ class OwnReflection:
 
     ``text``: the reflection as written. ``invalid``: why it could not be used, else None. ``right``: it
     states the attempt's outcome correctly; None if it is invalid. ``agrees``: agreement with the
-    environment's critic; None if one of them names no pivot (the turn to retry from), or the attempt
-    succeeded.
+    environment's critic; None if reflection or critic names no pivot (the turn to retry from), or if the
+    attempt succeeded.
 
     Retries, None without a pivot: ``guided`` and ``unguided`` start at the pivot, with and without the hint,
     ``from_start`` at the first turn with the hint. ``fresh``: another attempt at the task, to compare with.
     ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` and its reflection took;
-    ``short``: there were too few of them to use up those tokens. Set by with_fresh_attempts; None (``short``
-    False) without a retry or without another attempt.
+    ``short``: there were too few attempts to use up those tokens. The last three are set by
+    with_fresh_attempts; without a retry or another attempt they are None (``short``: False).
     """
 
     invalid: str | None = None
@@ -161,7 +161,7 @@ _ATTEMPTS = TypeAdapter(list[Attempt])
 
 
 def attempts_in(line: BatchLine, where: str) -> list[Attempt]:
-    """The attempts of a line. Raises DataError naming the line if they are not those that were written."""
+    """The attempts of a line of the file. Raises DataError naming the line if it was changed or damaged."""
     try:
         if line.get("sha256", digest_of(line["attempts"])) != digest_of(line["attempts"]):
             raise ValueError("their digest is another")

@@ -46,17 +46,18 @@ def mean(table: pd.DataFrame, column: str) -> Measure:
 
 
 def share(table: pd.DataFrame, column: str) -> Measure:
-    """Share of attempts for which ``column`` is true (1), of those where it is not NaN, with an interval.
+    """Share of 1 in ``column`` among the attempts for which it is not NaN, with an interval.
 
-    That is the bootstrap's over tasks, or Wilson's if the share is 0 or 1 in every task.
+    The interval is from the bootstrap over tasks, or Wilson's if the share is 0 or 1 in every task.
     """
     return bounded_share(mean(table, column))
 
 
 def bounded_share(measure: Measure) -> Measure:
-    """``measure``, a share, with Wilson's interval in place of the bootstrap's if that is missing or a point.
+    """``measure``, a share, with Wilson's interval if its bootstrap interval is missing or a single point.
 
-    So it is if the share is 0 or 1, the same in every task. Any other measure is returned as it is.
+    The bootstrap gives a point if the share is 0 or 1, the same in every task. Any other measure is returned
+    unchanged.
     """
     if measure.value not in (0.0, 1.0) or measure.low != measure.high:
         return measure
@@ -80,17 +81,19 @@ def paired_difference(table: pd.DataFrame, column: str) -> Measure:
 
 
 def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
-    """Mean of column ``upper`` over that of ``lower``, each over the attempts that have it; with an interval.
+    """Mean of column ``upper`` divided by the mean of column ``lower``, with a bootstrap interval over tasks.
 
-    The interval is a bootstrap over tasks. The value is None if no attempt counts or the second mean is 0.
+    Each mean is over the attempts that have the column. The value is None if no attempt has it or the second
+    mean is 0.
     """
     return resampled(table, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
 
 
 def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
-    """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it.
+    """Difference of two shares: the mean of column ``first`` minus the mean of column ``second``.
 
-    With a bootstrap interval over tasks, or Newcombe's if both shares are 0 or 1 in every task.
+    Each mean is over the attempts that have the column. The interval is from the bootstrap over tasks, or
+    Newcombe's if both shares are 0 or 1 in every task.
     """
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one = mean(table, first)

@@ -45,22 +45,22 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     - After a failure: ``valid``; ``critic_names``: the critic names a cause. The reflection against the
       critic: ``exact``: the same pivot; ``near``: at most one turn apart; ``accurate``: near and the same
       cause; ``partial``: one of the two; ``wrong``: neither.
-    - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with
-      ``_tokens`` its tokens, with ``_all`` after a success too. ``improved``, ``invalid``, ``followed``: of
-      the guided one; ``guided_right``, ``guided_wrong``: its success by whether its pivot is near. ``equal``:
-      chance that fresh attempts succeed with as many tokens as the guided retry took; ``short``: there were
-      too few of them to use up those tokens. ``guided_minus_X``: difference of two successes after one
-      attempt.
-    - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the
-      hint minus without (nats), the number with log p below UNLIKELY without it, and their number;
-      ``gap_all``, ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that
-      fail.
-    - Of each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D (log p under the
+    - Retries of a failure: ``guided``, ``unguided``, ``from_start``, ``fresh``: success of the retry of this
+      kind; with ``_tokens`` its number of tokens; with ``_all`` after a success too. ``improved``,
+      ``invalid``, ``followed`` are about the guided retry; ``guided_right``, ``guided_wrong``: its success if
+      its pivot is near, or is not. ``equal``: chance that fresh attempts succeed with as many tokens as the
+      guided retry took; ``short``: there were too few attempts to use up those tokens. ``guided_minus_X``:
+      success of the guided retry minus success of retry X.
+    - Tokens of successful guided retries: ``gap``: sum of log p with the hint minus log p without it (nats);
+      ``unlikely``: number of tokens with log p below UNLIKELY without the hint; ``scored``: number of all.
+      ``gap_all``, ``scored_all``: the same for every guided retry; ``gap_failed``, ``scored_failed``: for
+      guided retries that fail.
+    - For each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D (log p under the
       teacher minus the policy's, nats) over the tokens of an attempt that succeeds, and their number;
-      ``NAME_gap_failed``, ``NAME_tokens_failed``: the same of one that fails; ``NAME_shown``: its prompt
-      contains its hint.
-    - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot;
-      ``critic_guided_minus_unguided``: the difference of two.
+      ``NAME_gap_failed``, ``NAME_tokens_failed``: the same for an attempt that fails; ``NAME_shown``: whether
+      the teacher's prompt contains its hint.
+    - Retries from the critic's pivot: ``critic_guided``, ``critic_unguided``, ``critic_followed``;
+      ``critic_guided_minus_unguided``: success of the first minus success of the second.
     """
     critic_spoke = any(attempt.critic for attempt in played.attempts)
     halves = played.halves
@@ -171,18 +171,18 @@ def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
 def difference_per_token(
     table: pd.DataFrame, gap: str, tokens: str, other_gap: str, other_tokens: str
 ) -> Measure:
-    """A mean per token minus another one, with a bootstrap interval over tasks.
+    """Difference of two means per token, with a bootstrap interval over tasks.
 
-    It is the sum of column ``gap`` / the sum of ``tokens``, minus ``other_gap`` / ``other_tokens``.
+    It is sum(``gap``) / sum(``tokens``) - sum(``other_gap``) / sum(``other_tokens``), over columns.
     """
     columns = [gap, tokens, other_gap, other_tokens]
     return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])
 
 
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
-    """The share of actions: the sum of column ``count`` over that of ``actions``; ``n`` counts actions.
+    """A share of actions, the sum of column ``count`` / the sum of ``actions``; ``n`` counts actions.
 
-    With a bootstrap interval over tasks, or Wilson's if the share is 0 or 1 in every task.
+    The interval is from the bootstrap over tasks, or Wilson's if the share is 0 or 1 in every task.
     """
     copied = bounded_share(per_token(table, count, actions))
     return replace(copied, n=int(table[actions].sum()))
@@ -363,9 +363,9 @@ def measures(played: Played) -> dict[str, Measure]:
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Copies of the attempts, in which each retried one has another attempt at its task as ``own.fresh``.
 
-    Its retries are compared with that: the next attempt at the task, for the last one the first. Also sets
-    ``own.equal`` and ``own.short`` (:func:`equal_tokens`). Attempts that were not retried, and the only ones
-    at their task, stay as they are.
+    It is the next attempt at the task, after the last one the first; retries are compared with it. Sets
+    ``own.equal`` and ``own.short`` too (:func:`equal_tokens`). Attempts that were not retried, and attempts
+    at tasks with only one, stay as they are.
     """
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
@@ -388,8 +388,8 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
     """Chance of a success if ``others`` are played one after another until ``tokens`` are used up.
 
-    An attempt for which too few tokens are left counts by the fraction of it that fits: as this chance if it
-    succeeds, else 0. Also returns whether tokens were left after all of ``others`` failed.
+    If too few tokens are left for an attempt, its success counts only by the fraction of its tokens that fit.
+    Returns the chance, and whether tokens were left after all of ``others`` failed.
     """
     for other in others:
         if other.tokens > tokens:

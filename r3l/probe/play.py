@@ -148,10 +148,10 @@ def _play_batch(
 
 
 def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Attempt]:
-    """The attempts, with the log-probs of the tokens of each guided retry, with and without the hint.
+    """The attempts, to whose guided retries log-probs of their tokens are added, with and without the hint.
 
-    Without the hint they are computed now by the model. Nothing is added if the policy cannot compute
-    log-probs, as at a server.
+    With the hint they come from sampling; without it the model computes them now. Nothing is added if the
+    policy cannot compute log-probs, as at a server.
     """
     distilled = [one.distilled for one in studied if one.distilled is not None]
     scored = session.logprobs(distilled) if distilled else None
@@ -262,7 +262,7 @@ async def study(
 
 @dataclass
 class Retries:
-    """Plays the retries of one attempt, ``base``; those with equal pivot and guidance are played only once.
+    """Plays the retries of one attempt, ``base``; retries with equal pivot and guidance are played only once.
 
     ``distilled``: the guided retry from the model's own pivot, with its hint taken out of the prompt.
     ``guidance``: the text of the model's reflection that guides a retry, None if there is none.
@@ -367,7 +367,7 @@ def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:
 
 
 def contains_words(text: str, name: str) -> bool:
-    """True if ``text``, in lower case, contains ``name`` as whole words."""
+    """True if ``text`` contains ``name`` as complete words; only ``text`` must be in lower case already."""
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
 
 

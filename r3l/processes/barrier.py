@@ -130,7 +130,7 @@ class Barrier(Generic[P, R]):
 def outside_event_loop() -> Iterator[None]:
     """Allow this thread to start another asyncio event loop in the block, inside one that is running.
 
-    As in a notebook, whose own loop waits meanwhile. Without a running loop nothing changes.
+    A notebook needs this: its own loop waits meanwhile. Without a running loop nothing changes.
     """
     running = asyncio._get_running_loop()
     asyncio._set_running_loop(None)

@@ -65,8 +65,8 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: ``success`` (of the last checkpoint, on test tasks), the tokens TOKENS (None: not recorded), the
     counters SUMS and seconds PHASES (a counter that a seed lacks is 0), and the rates of r3l.runs.metrics
-    made from mean counts. ``relative_generated``: generated tokens against those of the cheapest method of
-    the same (tier, env, model); None if nothing was generated.
+    made from mean counts. ``relative_generated``: generated tokens as a multiple of what the cheapest method
+    of the same (tier, env, model) generated; None if nothing was generated.
     """
     rows: list[dict[str, Any]] = []
     for bench, here in by_bench(whole(runs)).items():

@@ -47,9 +47,9 @@ class LearningCurve:
         return len({*self.held_out} - {0}) > 1
 
     def at(self, unit: Unit, amount: float) -> float:
-        """Held-out success when ``amount`` of ``unit`` is spent, linearly between the scored updates.
+        """Held-out success when ``amount`` of ``unit`` is spent, interpolated between the scored updates.
 
-        Before the first scored update it is that of the first, after the last that of the last.
+        Before the first and after the last scored update it is constant.
         """
         scored = sorted(self.held_out)
         return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))
@@ -64,11 +64,10 @@ class LearningCurve:
         return float(np.average(self.training_U[first - 1 :], weights=weights_U))
 
     def until(self, unit: Unit, level: float, training: bool) -> float:
-        """The amount of ``unit`` spent until success reaches ``level``; that of all updates if it never does.
+        """The amount of ``unit`` spent until success reaches ``level``; if it never does, the total spent.
 
-        ``training``: read the running mean of training success over WINDOW (5) updates; else held-out
-        success. Both are interpolated linearly between updates; a level reached at the first gives its
-        amount.
+        ``training``: read the running mean of training success over WINDOW (5) updates, not held-out success.
+        Both are interpolated linearly between updates, but not before the first.
         """
         if training:
             x = self.spent[unit][1:]
@@ -116,13 +115,13 @@ def base_success(runs: pd.DataFrame) -> float | None:
 class LearningTest(Strict):
     """Compare how fast two methods learn, in one of two ways.
 
-    With ``after``: success of ``method`` minus that of ``against`` after these updates (their mean; for
-    training success, the mean from the first to the second). The difference after ``minus_after`` is
-    subtracted, if given. With ``equal: tokens`` or ``rollouts``, both are compared at equal spending: what
-    the cheaper of the two had spent by that update.
+    With ``after``, a list of updates, the value is the success of ``method`` minus the success of ``against``
+    after these updates: their mean, or for training success the mean from the first to the second. If
+    ``minus_after`` is given, the difference after those updates is subtracted. With ``equal: tokens`` or
+    ``rollouts``, both methods are compared at equal spending, at what the cheaper one had spent by an update.
 
-    With ``until``: how much less ``method`` spends, in the unit ``saves``, until it reaches a level, which is
-    this share of the final success of ``against``, a mean over seeds.
+    With ``until``, a share of the final success of ``against`` (mean over seeds), the value is how much less
+    ``method`` spends, in the unit ``saves``, until it reaches that level of success.
 
     Raises pydantic's ValidationError for both or neither of ``after`` and ``until``, and for training success
     if ``after`` or ``minus_after`` has another number of updates than two (or none).
@@ -152,8 +151,8 @@ class LearningTest(Strict):
         """The value of the test for each seed that both methods have, shape (S,); [] without such seeds.
 
         ``runs``: the runs of one (tier, environment, model), one row each. Both methods are read at the
-        learning rate of RATE_OF (grpo); [] too if its runs do not share one. Seeds whose curves lack an
-        update that is asked for are left out.
+        learning rate of RATE_OF (grpo); [] unless the runs of that method share one rate. A seed is left out
+        if a curve lacks a needed update.
         """
         rate = learning_rate(runs, RATE_OF)
         if rate is None:
@@ -192,10 +191,10 @@ class LearningTest(Strict):
     def difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
         """Success of the first curve of ``pair`` minus the second's after the updates ``after``, or None.
 
-        Held-out success: the mean over these updates; training success: the mean from the first to the
-        second. With ``equal``, both are read where the cheaper one of ``pair`` is after these updates. None
-        if one was not scored at them or trained for fewer; at equal spending also if one has no earlier score
-        to interpolate from.
+        For held-out success it is the mean over these updates, for training success the mean from the first
+        to the second. With ``equal``, both curves are read at what the cheaper one has spent after these
+        updates. None if a curve was not scored at them or is shorter; with ``equal`` also if a curve has no
+        earlier score to interpolate from.
         """
         if self.success == "training":
             first, last = after

@@ -42,10 +42,11 @@ PROBE_CONDITIONS = (
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """The test of one claim in one environment, or by one probe if a model was probed several times there.
+    """The test of one claim in one environment, or by one probe if a model was probed several times in it.
 
-    ``label``: the environment (and model or tier, if several are shown) in print, then ``probe``. ``probe``:
-    what distinguishes this probe from the others, such as its reflection schema; empty for a single one.
+    ``label``: printed name of the environment (with model or tier, if several are shown), then ``probe``.
+    ``probe``: what distinguishes this probe from the others, such as its reflection schema; empty for a
+    single one.
     ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs. ``comparison``: the
     effect judged with all others of its family; None below MIN_SEEDS (3) seeds, or while registered seeds are
     missing. ``paper``: the published effect, in ``paper_metric``, from the file and lines ``paper_source``.
@@ -191,11 +192,11 @@ def claim_verdicts(
     """A row for each claim and environment (for each probe, if there are several); families are judged apart.
 
     The environments ``of.envs`` (registered tier, base checkpoints that configs name now) have rows with or
-    without runs; other environments, tiers and models only with runs or probes. In the registered tier those
-    others have rows of exploratory claims alone. A claim with registered seeds has rows in their environments
-    only. ``curves``: runs of the registered entries, scored during training. Claims with registered seeds
-    prefer them to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them
-    out. Raises ConfigError for a published row that the tables lack.
+    without runs; other environments, tiers and models only with runs or probes, and in the registered tier
+    only rows of exploratory claims. A claim with registered seeds has rows only in the environments of these
+    seeds. ``curves``: runs of the registered entries, scored during training. Claims with registered seeds
+    prefer ``curves`` to ``runs``; claims of the paper take from ``curves`` what ``runs`` lack; exploratory
+    claims read only ``runs``. Raises ConfigError for a published row that the tables lack.
     """
     further = runs.iloc[:0] if curves is None else curves
     registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))

@@ -51,7 +51,7 @@ class ScoreTest(Strict):
     def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
         """Learning rates of the runs of ``method`` and of ``against``.
 
-        None if the runs of either differ in it or have none, as those of a method that trains nothing.
+        None if the runs of one method have several rates, or none because the method trains nothing.
         """
         ours, theirs = (learning_rate(runs, name) for name in (self.method, self.against))
         return None if ours is None or theirs is None else (ours, theirs)
@@ -67,12 +67,12 @@ class ScoreTest(Strict):
         return self.values_S(runs, rates[1])
 
     def values_S(self, runs: pd.DataFrame, rate: float | None = None) -> list[float]:
-        """The value of the test for each seed that both methods have, shape (S,).
+        """The difference of test success, mean over tasks, of each seed that both methods have: shape (S,).
 
-        [] if the task group or common seeds are missing. With ``unsolved_by``, also if no task is left or
-        seeds played different tasks; with ``beyond``, seeds that it lacks are left out. ``runs``: the runs of
-        one (tier, environment, model). ``rate``: use the runs at this learning rate; None: those of the
-        methods' own names.
+        ``runs``: the runs of one (tier, environment, model). ``rate``: compare the runs at this learning rate
+        (None: the runs under the methods' own names). With ``beyond``, that difference at the same seed is
+        subtracted; seeds without one are left out. Returns [] without common seeds or without tasks of the
+        group. With ``unsolved_by`` also if no task is unsolved or if seeds played different tasks.
         """
         by_seed = self._by_seed(runs, rate)
         if self.beyond is None:
@@ -131,8 +131,9 @@ class TrainingTest(Strict):
     def values_S(self, runs: pd.DataFrame) -> list[float]:
         """``rate`` - ``minus`` of each seed's training (``change``: last minus first updates), shape (S,).
 
-        With ``against``, minus that method's value at the same seed; other seeds are left out, and so are
-        those whose training lacks a count. ``runs``: the runs of one (tier, environment, model).
+        With ``against``, that method's value at the same seed is subtracted; seeds without one are left out.
+        So are seeds whose training did not record a count. ``runs``: the runs of one (tier, environment,
+        model).
         """
         ours = self._by_seed(runs, self.method)
         if self.against is None:
@@ -141,7 +142,7 @@ class TrainingTest(Strict):
         return [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
 
     def _by_seed(self, runs: pd.DataFrame, method: str) -> dict[int, float]:
-        """``rate`` - ``minus`` of each training of ``method`` by seed, without those that lack a count."""
+        """``rate`` - ``minus`` of each training of ``method`` by seed, if it recorded all needed counts."""
 
         def effect(counts: Mapping[str, Any]) -> float | None:
             known = rates(counts)

@@ -104,10 +104,10 @@ def sentence(claim: Claim) -> str:
 
 
 def command(claim: Claim) -> str:
-    """The line ``r3l compare METHOD --against OTHER --env ENV --offline`` that prints a claim's comparison.
+    """The command that prints a claim's comparison, or else ``runs: `` and the command that makes its runs.
 
-    Only for claims of the paper on plain scores; for others ``runs: `` and the command that makes their runs
-    (``Claim.run``).
+    Only claims of the paper that compare final scores of two methods have the former, which is
+    ``r3l compare METHOD --against OTHER --env ENV --offline``; the latter is ``Claim.run``.
     """
     test = claim.score
     if test is None or claim.family is not Family.PAPER or test.beyond or test.unsolved_by:

@@ -45,8 +45,8 @@ class MethodComparison:
     ``theirs``: mean test success of ``method`` and of ``against``, with their intervals over seeds.
     ``effect``: ``method`` minus ``against``, paired by seed. ``difference``: the same with its verdict, after
     Holm's correction over all rows. Without common seeds the scores, the effect, the difference and the
-    budget are None. ``budget``: training cost of ``method`` as a multiple of that of ``against``, by the
-    names of BUDGET. ``warnings``: what differs between the runs besides the method.
+    budget are None. ``budget``: training cost of ``method`` divided by the cost of ``against``, by the names
+    of BUDGET. ``warnings``: what differs between the runs besides the method.
     """
 
     tier: str
@@ -70,7 +70,7 @@ class MethodComparison:
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the paired differences over seeds; None if it is unknown."""
+        """Standard deviation of the paired differences over seeds; None for one seed or equal differences."""
         return self.effect.deviation if self.effect else None
 
     @property
@@ -155,8 +155,8 @@ def compare(
 def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     """Sentences on what differs between two runs besides the method; [] if nothing does.
 
-    Compared are the settings of SETTINGS, who sampled the test episodes, and who wrote feedback in training.
-    Also named: files of a user's own code that have changed since either run, or why that cannot be compared.
+    It compares the settings SETTINGS, who sampled the test episodes, and who wrote feedback in training. It
+    also names files of a user's own code that have changed since either run, or why that is not known.
     ``ours``, ``theirs``: rows of r3l.report.frame.
     """
 
@@ -220,7 +220,7 @@ def comparison_table(rows: Sequence[MethodComparison]) -> Table:
         return "" if value is None else f"{value:.2f}"
 
     def verdict(row: MethodComparison) -> Cell:
-        """Without the number of seeds, which has a column."""
+        """The verdict without the number of seeds, which has its own column."""
         return Cell(row.verdict.partition(" (")[0], bold=bool(row.difference and row.difference.significant))
 
     tasks = "" if rows[0].group == "all" else f", {rows[0].group} tasks"

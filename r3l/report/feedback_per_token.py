@@ -1,10 +1,10 @@
-"""What feedback buys per token: methods that read feedback beside GRPO, from one base checkpoint.
+"""Gain from feedback per token: methods that read feedback, compared with GRPO from one base checkpoint.
 
 Shown by `r3l table feedback_per_token` and `r3l figure feedback_per_token`.
 
-Early success is that of base rollouts over the first third of the updates, final success that of the last
-checkpoint on the test tasks. Where a method was trained at GRPO's learning rate, these runs are its row; else
-the row says which rate it had.
+Early success is the mean of base rollouts over the first third of the updates, final success the last
+checkpoint's on the test tasks. If a method was trained at GRPO's learning rate, its row is from these runs;
+otherwise the row says which rate it had.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def feedback_rows(
 ) -> list[FeedbackRow]:
     """The rows of the table, by environment and model; a method has a row for each writer of its feedback.
 
-    ``runs``: rows of r3l.report.frame. ``envs`` and ``methods`` replace the defaults ENVS and METHODS; those
-    that are given have a row even without runs. All differences to GRPO, in early and in final success, with
+    ``runs``: rows of r3l.report.frame. ``envs`` and ``methods`` replace the defaults ENVS and METHODS; if
+    given, they have a row even without runs. All differences to GRPO, in early and in final success, with
     at least MIN_SEEDS paired seeds are corrected together by Benjamini-Hochberg.
     """
     runs = whole(runs)

@@ -15,13 +15,13 @@ The columns of a row:
 - ``group``: the test tasks of this row, ``all`` or a part of them such as ``easy``. ``episodes``: how many
   were played.
 - ``success``, ``reward``: means over those episodes. ``stops``: how many of them ended for each reason.
-  ``parse_failures``, ``truncations``: those that ended by an invalid response; by a response or a dialog over
+  ``parse_failures``: how many ended by an invalid response; ``truncations``: by a response or a dialog over
   its limit.
 - ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each
   task's mean over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals,
   as in rliable.
 - ``steps``: updates; 0 for a base checkpoint. ``generated_tokens``, ``scored_tokens``, ``trained_tokens``:
-  those of training (:func:`token_counts`); NaN: not recorded.
+  token counts of training (:func:`token_counts`); NaN: not recorded.
 - Every counter of r3l.runs.metrics by its own name (``rollouts``, ``tokens/generated`` ...): its sum over
   training; NaN: never counted. Metrics of single updates: r3l.report.updates.
 - ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None:
@@ -260,7 +260,7 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
 
 
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
-    """``runs`` without those that another folder holds too, with the same episodes; a warning counts them.
+    """``runs`` without copies: runs that another folder holds with the same episodes. A warning counts them.
 
     Raises DataError for runs that cannot be in one table, as :func:`read_runs` says.
     """
@@ -324,9 +324,10 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
-    """A frame of ``runs`` and those of ``further`` whose tier, environment, model, method and seed it lacks.
+    """A frame of ``runs`` and of the runs in ``further`` that they lack.
 
-    A training that was repeated on another processor may end differently, so ``runs`` are preferred.
+    Two runs are the same if tier, environment, model, method and seed are. A training that was repeated on
+    another processor may end differently, so ``runs`` are preferred.
     """
     keys = [*BENCH, "method", "seed"]
     known = {*runs[keys].itertuples(index=False, name=None)}
@@ -335,7 +336,7 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
 
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
-    """The training counters of each row by name, without those that its run never counted."""
+    """The training counters of each row by name; counters that its run never counted are left out."""
     counts = runs[[name for name in runs if name not in COLUMNS]].to_dict("records")
     return [{name: float(n) for name, n in row.items() if n == n} for row in counts]  # NaN: not itself
 
@@ -368,8 +369,8 @@ def groups(runs: pd.DataFrame) -> list[str]:
 def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
     """The runs of one (tier, environment, model) by method.
 
-    The order is that of ``methods``; by default the base checkpoint, then by name. A method without runs gets
-    an empty frame.
+    Methods are in the order of ``methods``; by default the base checkpoint first, then by name. A method
+    without runs gets an empty frame.
     """
     wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
     return {method: runs[runs.method == method] for method in wanted}

@@ -54,7 +54,7 @@ def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str
 def question_set(tier: str, env: str, task_set: str) -> str:
     """The printed name of a task set on which runs in ``env`` are scored.
 
-    One without a printed name keeps its own, and so do those of unknown environments.
+    It is the task set's own name if none is defined or the environment is unknown.
     """
     if env not in names("envs"):
         return task_set
@@ -113,7 +113,7 @@ def is_taught(source: str | None) -> bool:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in print, three or more consecutive ones as a range: ``0 to 4, 7, 8``."""
+    """Ascending ``numbers`` as text; three or more in a row are a range: ``0 to 4, 7, 8``. "" for none."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:

@@ -56,7 +56,7 @@ def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
 def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) -> Expectation:
     """Predict R3L's advantage for a model with this probe measure, from the comparisons in ``rows``.
 
-    Without the measure (None), or with too few comparisons for :func:`lines`: ``early``, ``final`` and
+    If the measure is None, or there are too few comparisons for :func:`lines`, then ``early``, ``final`` and
     ``range`` are None, ``nearest`` is [], ``outside`` False.
     """
     x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
@@ -118,8 +118,8 @@ def name_of(row: Comparison) -> str:
 def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
     """How well the other comparisons predict difference ``name`` of each one (leave-one-out).
 
-    Returns (right signs, values inside the interval, comparisons); zeros if the others of one give no line
-    (:func:`lines`).
+    Returns (right signs, values inside the interval, comparisons). All are 0 if the other comparisons of one
+    are too few for a line (:func:`lines`).
     """
     x_N = [row["guided_minus_fresh"] for row in rows]
     if not rows or not all(gives_line(x_N[:k] + x_N[k + 1 :]) for k in range(len(x_N))):

@@ -116,8 +116,8 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
     """A sentence for each of AT_EQUAL_TOKENS: mean and slope of R3L minus GRPO at equal generated tokens.
 
-    Over guided minus fresh, of the comparisons of part UNSEEN that were scored there; left out if these give
-    no line (too few, or all at one x).
+    The slope is over guided minus fresh. Only comparisons of part UNSEEN that have scores at these tokens
+    count; if they are too few for a line, or all at one x, there is no sentence.
     """
     sentences = []
     for name, update in AT_EQUAL_TOKENS.items():

@@ -126,9 +126,9 @@ def measure_rows(
 ) -> pd.DataFrame:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
-    ``names``: keys of MEASURES. ``title``: column ``table`` of all rows. ``reference``: the published numbers
-    to compare ours with. ``planned_benches`` have rows even where nothing has run, and so have methods
-    without runs. Columns as in r3l.report.scores.as_rows. Raises ConfigError for an unknown measure.
+    ``names``: keys of MEASURES. ``title``: value of the column ``table`` in all rows. ``reference``: the
+    published numbers to compare ours with. Methods without runs, and all of ``planned_benches``, have rows
+    too. Columns are described in r3l.report.scores.as_rows. Raises ConfigError for an unknown measure.
     """
     for name in names:
         check_known("measure", name, MEASURES)

@@ -36,7 +36,7 @@ COMMAND = "r3l list differences"
 def methods(tier: str) -> list[dict[str, Any]]:
     """One record per method: label, code, the most rollouts of a task, and the settings of each profile.
 
-    Settings are complete (defaults included); ``changed`` lists those in which a profile differs from
+    Settings are complete (defaults included); ``changed`` lists the settings in which a profile differs from
     ``paper``. ``where`` lists settings that hold only in some environments, for some models or for turns,
     unless the tier sets them. Raises ConfigError for an unknown ``tier``.
     """
@@ -124,7 +124,7 @@ def options_overview(declared: Sequence[Option]) -> Table:
 
 
 def method_families(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each method with code of its own; those that only change its settings are its variants."""
+    """A row for each method with its own code; methods that only change its settings are its variants."""
     parents = {row["method"]: row["extends"] for row in rows}
 
     def family(name: str) -> str:

@@ -49,10 +49,10 @@ def paper_table(
 ) -> Table:
     """The table of ``rows`` as papers print them: scores over all test tasks, or ``measures`` of training.
 
-    A section a model, a row a method, a column a benchmark; the best of each column is bold. With several
-    measures a section is a model on a benchmark, and the columns are the measures. What has no run is left
-    out and named below, unless ``empty``: our rows, and benchmarks with their published numbers. Where
-    nothing has run, the published numbers are the table.
+    A section is a model, a row a method, a column a benchmark; the best of each column is bold. With several
+    measures a section is a model on a benchmark, and a column a measure. Our rows without runs, and
+    benchmarks without any run of ours (published numbers included), are left out and named below, unless
+    ``empty``. If nothing has run, the published numbers are the table.
     """
     ours = list(rows[rows.group == ALL].itertuples())
     left_out: list[str] = []
@@ -98,7 +98,7 @@ def paper_table(
 
 
 def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Sections:
-    """The cells of our rows: means with intervals, of which only those over all planned seeds are ranked.
+    """The cells of our rows: means with intervals. Only means over all planned seeds are ranked.
 
     A model has its own section where the paper has its numbers (``backbones``) or an environment has several;
     else the section is the tier's, with all its models. ``several``: a column is a measure, not a benchmark.
@@ -204,7 +204,7 @@ def _with_runs(
 
 
 def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
-    """Notes on our rows; ``columns``: the printed benchmarks, of which those without a run are named."""
+    """Notes on our rows; ``columns``: the printed benchmarks. Benchmarks without a run are named."""
     if not rows:
         return []
     notes = [

@@ -60,12 +60,12 @@ class MapRow(Strict):
     """A line of map.csv: R3L minus GRPO from one probed checkpoint, with 95 % bounds (``_low``, ``_high``).
 
     - ``label``: the environment's name in print; ``parameters``: number of the model's weights
-    - ``seeds``: number of those that both methods have
+    - ``seeds``: number of seeds that both methods have
     - ``part``: the stored runs that the line is from: ``main`` (the main experiment), ``curves``,
       ``hint_gap`` or ``map`` (a registered experiment's own folder)
-    - ``guided_minus_fresh``: success of guided retries of failures minus that of further attempts, in the
-      probe; ``base_success``: success of its attempts; ``hint_gap``: mean over the tokens of successful
-      guided retries of log p with the hint minus log p without it (nats)
+    - measured by the probe: ``guided_minus_fresh``: success of guided retries of failures minus success of
+      further attempts; ``base_success``: success of the attempts; ``hint_gap``: mean over the tokens of
+      successful guided retries of log p with the hint minus log p without it (nats)
     - ``kept_success``: share of retried successes that succeed again under the hint
     - ``early``, ``final``: difference in training success over the first third of the updates, and in test
       success at the end; ``early_test``: as ``early``, in test success
@@ -110,10 +110,10 @@ COLUMNS = tuple(MapRow.model_fields)
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Find the comparisons of R3L with GRPO below ``folders``, each with the subfolders PARTS; a row each.
 
-    One for each probe and learning rate with runs of both methods, from the probed checkpoint, under the
-    probed feedback, that have at least MIN_SEEDS (3) seeds in common. Runs whose critic is wrong in a share
-    of its reflections need no probe of their own if a critic that is never wrong and one that always is were
-    probed. Keys: those of MapRow, without the ones that were not measured. [] if there is none.
+    There is a comparison for each probe and learning rate if both methods have runs from the probed
+    checkpoint, under the probed feedback, with at least MIN_SEEDS (3) common seeds. Runs whose critic is
+    wrong in a share of its reflections need no separate probe if a critic that is never wrong and one that
+    is always wrong were probed. A row has the keys of MapRow that were measured. [] without comparisons.
     """
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
@@ -141,10 +141,11 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
 def _mixtures(
     found: Mapping[_Key, Mapping[str, Any]], shares: Iterable[float]
 ) -> dict[_Key, Mapping[str, Any]]:
-    """Probes of a critic that is wrong in one of ``shares``, from those of one never and one always wrong.
+    """Probes of a critic that is wrong in a share (one of ``shares``) of its reflections, by interpolation.
 
-    Each retry has one of the two kinds of reflection, so guided minus fresh is linear in the share. It has no
-    interval, and what is not measured is missing.
+    ``found`` has the probes of a critic that is never wrong and of one that is always wrong. Each retry has
+    one of the two kinds of reflection, so guided minus fresh is linear in the share. It has no interval, and
+    keys that are not measured are missing.
     """
     mixed: dict[_Key, Mapping[str, Any]] = {}
     for (*place, corruption), right in found.items():
@@ -223,7 +224,7 @@ def _probed(probe: Mapping[str, Any]) -> dict[str, Any]:
 def kept_success(measures: Mapping[str, Any]) -> float | None:
     """Share of retried successes that succeed again under the hint; None if none was retried.
 
-    A probe counts retries of all attempts, and retries of failures: subtracting gives those of successes.
+    A probe counts retries of all attempts and retries of failures; the difference is retries of successes.
     """
     total, failed = measures.get("retry_success_all"), measures.get("retry_success")
     if not total or not failed or total["value"] is None:
@@ -253,7 +254,7 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
 def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float]:
     """Mean over seeds of ours minus theirs in test success at equal tokens, by the keys of AT_EQUAL_TOKENS.
 
-    ``ours``, ``theirs``: rows of the frame, paired. A key is missing if some seed was not scored there.
+    ``ours``, ``theirs``: rows of the frame, paired. A key is missing if a seed has no score at those tokens.
     """
     pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
     columns = {}
@@ -269,9 +270,9 @@ def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float
 
 
 def early_test(evaluation: Path, steps: int) -> float | None:
-    """Mean test success after those updates of ``evaluation.curve`` in the first third of ``steps``.
+    """Mean test success after the updates of ``evaluation.curve`` that are in the first third of ``steps``.
 
-    ``evaluation``: the run's evaluation.json. None if it was not scored there.
+    ``evaluation``: the run's evaluation.json. None if it was not scored after any of these updates.
     """
     points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
     early = [point["groups"][ALL]["success"] for point in points if point["step"] <= steps * FIRST]

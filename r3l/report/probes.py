@@ -189,8 +189,8 @@ def probe_table(probes: Sequence[Content]) -> Table:
 def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
     """The probes as flat records for JSON or CSV output, one for each measure of each probe.
 
-    One more for each difference of R3L to GRPO that the map predicts (``expected_early``,
-    ``expected_final``).
+    A probe has a further record for each difference of R3L to GRPO that the map predicts
+    (``expected_early``, ``expected_final``).
     """
     records = []
     for probe in probes:

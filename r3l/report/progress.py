@@ -28,8 +28,8 @@ def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, core
     """Show the runs, once a second, until the workflow is no longer ``at_work``; returns their last status.
 
     ``inspect`` gives the present status of all runs. ``at_work``: True while the workflow works. ``cores``:
-    on how many cores the runs share, for the time left. Without a terminal: a line for each run that ends,
-    and one a minute on all.
+    number of cores that the runs share, for the time left. Without a terminal it prints a line for each run
+    that ends, and once a minute a line on all of them.
     """
     began = time.monotonic()
 
@@ -80,7 +80,8 @@ def _by_lines(
 def phrase(status: Status) -> str:
     """The progress of a run in words, such as ``step 12/100  success 0.50`` or ``waits``.
 
-    Also ``done, test success ...``, ``playing test tasks, 3/100`` and ``FAILED at step 4/100: ...``.
+    Other forms: ``done, test success ...``, ``playing test tasks, 3/100``, ``FAILED at step 4/100: ...``,
+    ``waits at step 4/100`` and ``trained, waits for its evaluation``.
     """
     success = "" if status.success is None else f"success {status.success:.2f}"
     match status.state:

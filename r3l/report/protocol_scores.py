@@ -121,8 +121,8 @@ def _of_paper(env: str) -> list[CitedScore]:
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     """The lines that follow an evaluation's summary; ``episodes``: its episodes, at least one.
 
-    Without a protocol, the standard error over tasks of the mean success. With one, also the protocol's
-    measure with its interval, the tokens generated, and published scores in this environment: those by the
+    They give the standard error over tasks of the mean success. Under a protocol they also give its measure
+    with an interval, the tokens generated, and published scores in this environment: first scores under the
     same protocol, then others and why they are not comparable.
     """
     if "protocol" not in evaluation:
@@ -151,9 +151,9 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 
 
 def _spread(episodes: Episodes, key: str = "success") -> str:
-    """The standard error over tasks as in lm-eval (sample deviation / sqrt(n)).
+    """The standard error over tasks as in lm-eval (sample deviation / sqrt(n)), as text.
 
-    With several attempts per task, the mean of each attempt too.
+    If tasks were attempted several times, the mean of each attempt is added.
     """
     means, repeats = _of_tasks(episodes, key), passes(episodes, key)
     line = "no standard error of one task"

@@ -58,7 +58,7 @@ class Published(BaseModel):
 
     @property
     def quantity(self) -> Quantity:
-        """What is measured: (backbone, benchmark, method, setting, metric).
+        """The measured quantity: (backbone, benchmark, method, setting, metric).
 
         Several sources may give it different values.
         """
@@ -207,11 +207,12 @@ def is_count(value: Decimal, n: int) -> bool:
 
 @dataclass(frozen=True)
 class PublishedCheck:
-    """A published number with what was checked.
+    """A published number with the results of two checks.
 
-    ``is_count`` is None if it is no share of solved tasks, or their number is not stated. ``conflict``: the
-    different values that sources give for the same quantity, with their tables: ``0.720 (table1, table2);
-    0.780 (group_size)``.
+    ``is_count``: whether k of n solved tasks can give this number (see :func:`is_count`); None if it is not a
+    share of solved tasks, or if the source does not state n. ``conflict``: the different values that are
+    published for the same quantity, with their tables, as in ``0.720 (table1, table2); 0.780 (group_size)``;
+    None if there is only one value.
     """
 
     number: Published
@@ -224,10 +225,10 @@ class PublishedCheck:
 
 
 def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -> list[PublishedCheck]:
-    """A check for each of ``rows``: is its value a multiple of 1/n, and is another one published for it?
+    """Check for each of ``rows`` if its value is a multiple of 1/n, and if other values are published for it.
 
-    The first only for shares with a known n, except mean rewards. Other values of the same quantity are
-    looked for in ``known``, by default the same rows.
+    Only shares with a known n are checked against 1/n; mean rewards are not. Other values of the same
+    quantity are looked for in ``known``, by default in ``rows`` themselves.
     """
     tables: dict[Quantity, dict[Decimal, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if known is None else known:

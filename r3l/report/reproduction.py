@@ -70,10 +70,10 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
 
 
 def equal_episodes(fresh: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> int:
-    """How many of the stored episodes ``old`` were reproduced.
+    """Number of stored episodes, ``old``, that were reproduced.
 
-    Such an episode equals the fresh one of the same task and ``member`` (number of the attempt at the task)
-    in every field that is stored.
+    A reproduced episode equals, in every stored field, the fresh one of the same task and ``member`` (number
+    of the attempt at the task).
     """
     by_key = {(episode["task"], episode["member"]): episode for episode in fresh}
     twins = [(episode, by_key.get((episode["task"], episode["member"]), {})) for episode in old]

@@ -83,12 +83,12 @@ def score_rows(
     reference: Reference | None = None,
     planned_benches: Sequence[Bench] = (),
 ) -> pd.DataFrame:
-    """The rows of ``methods`` for every (tier, env, model) of ``runs``; p-values are corrected together.
+    """A row for each (tier, env, model), task group (also ``all``) and method; p-values corrected together.
 
-    Differences are paired with the runs of ``baseline`` that have the same seed. Each task group (``all``
-    too) has rows of its own. A method without runs has rows that say so; the best constant answer, if it was
-    measured, is a row of its own. ``reference``: the published numbers to compare ours with, by default the
-    main results. ``planned_benches`` have rows even where nothing has run.
+    Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has
+    rows that say so. The best constant answer, if it was measured, has a row too. ``reference``: the
+    published numbers to compare ours with, by default the main results. ``planned_benches`` have rows even
+    without runs. ``title``: value of the column ``table``.
     """
     reference = main_results() if reference is None else reference
     of_benches = by_bench(_needed(runs))

@@ -163,9 +163,9 @@ class Table:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Fit the table to the terminal: sections' titles above indented rows, notes below. Called by rich.
 
-        One rule for every table that is too wide: text continues on further lines, between words; then
-        intervals continue below their numbers; then columns are left out and named, by ``drop`` first, then
-        from the right. So no number is ever cut, and no word that fits the terminal.
+        A table that is too wide is narrowed in this order: text is wrapped between words; intervals move
+        below their numbers; columns are left out and named, by ``drop`` first, then from the right. No number
+        is ever cut, and no word that fits the terminal.
         """
         table = self
         room = options.max_width + GAP  # no gap follows the last column

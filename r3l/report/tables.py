@@ -25,7 +25,7 @@ from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 @dataclass(frozen=True)
 class Selection:
-    """What a command names to be shown: environments, methods, and evaluation.json files of runs.
+    """Environments, methods and runs (their evaluation.json files) that the user names in a command.
 
     ``envs`` or ``methods`` None: the command names none, so a table shows its default ones.
     """
@@ -45,7 +45,7 @@ class Selection:
 def selected(
     runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
 ) -> pd.DataFrame:
-    """The runs that ``table`` shows: those of its environments and methods, or of those a command names.
+    """The runs that ``table`` shows: of its environments and methods, or of the ones in ``selection``.
 
     A run whose file the command names is shown too, unless the command names other environments or methods.
     The user's own environments are added if the table lists none, the user's own methods if its key ``own``
@@ -115,9 +115,9 @@ def build(
 ) -> ReportTable:
     """Build the table that ``config`` describes from the runs that exist.
 
-    ``methods``: its rows, unless it lists published numbers. ``seeds_planned``: a cell with fewer says so.
-    ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model), which
-    get rows even if nothing has run there. ``empty``: also print rows and columns without runs. Raises
+    ``methods``: its rows, unless it lists published numbers. ``seeds_planned``: a cell with fewer seeds says
+    so. ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model),
+    which get rows even without runs. ``empty``: also print rows and columns without runs. Raises
     ConfigError for an unknown published table or measure.
     """
     numbers = [row for name in config.published for row in published.of_table(name)]

@@ -78,11 +78,11 @@ def read(run_dir: Path) -> list[Line]:
 def pack(run_dir: Path, limit: int) -> str | None:
     """The trajectories of a run for the viewer: compressed JSON in base64; None if the run logged none.
 
-    Its keys: ``tasks`` (of each its step, task, group, selected_as, and ``members`` by :func:`by_member`),
-    ``left_out`` (number of tasks that did not fit) and ``file``. As many tasks are taken as fit into
-    ``limit`` characters, at least one: first one task of every step, from the last step back, then a second
-    one of each, and so on. Within a step, tasks that taught something come before the step's first. Raises
-    DataError for damaged files.
+    Its keys: ``tasks`` (each with step, task, group, selected_as, and ``members`` by :func:`by_member`),
+    ``left_out`` (number of tasks that did not fit) and ``file``. It holds at least one task, and as many as
+    fit into ``limit`` characters: first one task of every step, from the last step back, then a second task
+    of every step, and so on. Within a step, tasks that taught something come first. Raises DataError for
+    damaged files.
     """
     lines = read(run_dir)
     if not lines:

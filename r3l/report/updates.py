@@ -32,7 +32,7 @@ class TrainingColumns:
     """The metrics of a finished training by name: an array, shape (U,), with NaN at updates without a value.
 
     A metric that no update recorded is all NaN. ``updates``: number of updates. Metrics in
-    r3l.runs.metrics.KEPT come from the cache folder; another one reads all metrics of the run.
+    r3l.runs.metrics.KEPT come from the cache folder; for another metric, all metrics of the run are read.
     """
 
     def __init__(self, run_dir: Path, version: Version) -> None:
@@ -139,9 +139,10 @@ def _held_out(path: Path, version: Version) -> dict[int, float]:
 
 
 def early_success(evaluation: Path) -> float:
-    """Mean success of base rollouts over the first third of a run's updates, by its evaluation.json.
+    """Mean success of base rollouts over the first third of a run's updates; ``evaluation``: its file.
 
-    The third (rounded, at least one) is that of the updates with base rollouts; NaN without any.
+    Only updates with base rollouts count, and a third of their number, rounded, at least one. NaN if there
+    are none.
     """
     success_U = training_of(evaluation).success_U
     first_U = success_U[: max(1, round(len(success_U) * FIRST))]

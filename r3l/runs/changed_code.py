@@ -43,10 +43,11 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
-    """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``.
+    """Raise ConfigError if a user's environment is not the one with which ``run``, in ``run_dir``, was made.
 
-    Also if R3L_ENVS no longer has the environment (then DataError if the manifest cannot be read). ``run``:
-    as that directory's manifest has it, with the digests of the user's files.
+    Either its files have changed, or no folder of R3L_ENVS contains it. ``run``: read from the manifest in
+    ``run_dir``, which has the digests of the files. Does nothing for an environment of this project. Raises
+    DataError if the environment is missing and the manifest, read for the message, is damaged.
     """
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):

@@ -111,11 +111,11 @@ def write(forecast: Forecast, run_dir: Path) -> None:
 
 
 def find(run: Run, results: Path) -> Forecast | None:
-    """The newest forecast of a run like ``run`` on as many GPUs; None without one.
+    """The newest forecast of a run like ``run`` on the same number of GPUs; None without one.
 
-    Alike are runs that differ in seed and number of steps alone. Read are the forecast.json of all seeds of
-    the run's method, model and environment in ``results``, directories that were set aside included. Raises
-    DataError for a damaged one.
+    Runs are alike if they differ only in seed and number of steps. It reads the forecast.json of all seeds of
+    the run's method, model and environment in ``results``, including directories that were set aside. Raises
+    DataError for a damaged file.
     """
     files: Iterable[Path] = (results / run.directory).parent.glob(f"*/{FILE}")
     for file in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True):

@@ -27,9 +27,9 @@ PAUSE = 1.0  # seconds between two tries to lock a GPU
 
 
 def visible_gpus() -> list[str]:
-    """Ids of the GPUs that this process may use; [] without a GPU.
+    """Ids of the GPUs that this process may use, from CUDA_VISIBLE_DEVICES; [] without a GPU.
 
-    As CUDA_VISIBLE_DEVICES lists them; if it is not set, the numbers of all GPUs ("0", "1", ...).
+    If the variable is not set, they are the numbers of all GPUs ("0", "1", ...).
     """
     ids = os.environ.get(VISIBLE)
     if ids is not None:

@@ -92,7 +92,7 @@ class SavedMethodSettings(TypedDict):
 
 
 class RunSettings(TypedDict):
-    """The settings of a run that reports read; playing or verifying a run checks all of them (``Run``)."""
+    """The settings of a run that reports read, unchecked; :class:`Run` checks all settings of a run."""
 
     profile: str
     method_settings: SavedMethodSettings
@@ -186,10 +186,11 @@ def run_of(run_dir: Path) -> Run:
 
 
 def describe_task_set(env: str, task_set: str) -> TaskSetSummary:
-    """Name, size and committed hash of a task set; loading its tasks checks the hash.
+    """Name, number of tasks and committed hash of a task set, with its warning and best constant answer.
 
-    ``task_set``: SPLIT or SPLIT and a group of its tasks (split_and_group). For a group the best constant
-    answer is still that to all tasks of the split, with its success in the group, also under "all".
+    ``task_set``: SPLIT, or SPLIT/GROUP for one group of its tasks. A group's constant answer is the one that
+    is best on the complete split; its success rate on the group is given twice, by the group's name and as
+    "all". Raises ConfigError for an unknown task set, DataError if its tasks do not have the committed hash.
     """
     environment = environment_of(env)
     split, group = split_and_group(task_set)

@@ -50,7 +50,7 @@ class Metric:
 class Rate:
     """A rate of counts: sum of ``numerator`` / (sum of ``denominator`` - sum of ``excluded``).
 
-    The three name metrics, of which missing ones count as 0. The rate is the metric ``rate/NAME``.
+    The three are lists of metrics; a missing metric counts as 0. The rate is the metric ``rate/NAME``.
     """
 
     name: str
@@ -321,9 +321,9 @@ KEPT = (
 
 
 def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
-    """Those metrics of a finished run that KEPT names: of each its values by step, None where it is missing.
+    """The metrics in KEPT of a finished run: by name, the value of each step, None where it is missing.
 
-    After the first time they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
+    After the first call they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
     damaged line.
     """
     return read_jsonl_columns(run_dir / FILE, StepMetrics, KEPT)

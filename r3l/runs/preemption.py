@@ -28,7 +28,7 @@ EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 class Preempted(SystemExit):
     """A stop signal ended the command, which exits with code 75.
 
-    Not an Exception: nothing handles it as a failure.
+    It is a SystemExit, so that ``except Exception`` does not handle it as a failure.
     """
 
     def __init__(self, signal_name: str) -> None:
@@ -61,7 +61,7 @@ class StopSignals:
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
         """Let stop signals cancel ``task`` in this block, also signals that came before it.
 
-        The cancellation becomes Preempted; one that no signal caused stays CancelledError.
+        The cancellation becomes Preempted. A cancellation without a signal stays CancelledError.
         """
         self._task = task
         if self._received:  # before the task began

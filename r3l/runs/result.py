@@ -41,8 +41,9 @@ class Result(RunIdentity):
     """result.json of a finished run.
 
     ``budget``: totals over all steps. ``final``: mean training scores of the last 5 steps, by the rule of
-    the ``schema`` (:func:`final_scores`). ``checkpoint`` is None if nothing was trained; the digest is then
-    that of the base checkpoint, which is not copied, or None for a model at a server.
+    the ``schema`` (:func:`final_scores`). ``checkpoint`` is None if nothing was trained;
+    ``checkpoint_sha256`` is then the digest of the base checkpoint, which is not copied, or None for a model
+    at a server.
     """
 
     profile: str
@@ -84,7 +85,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
 def finished_result(run: Run, run_dir: Path) -> Result | None:
     """The result of ``run`` if ``run_dir`` holds it finished, with an intact checkpoint; else None.
 
-    None also for a missing or damaged result.json, and for that of another run.
+    A missing or damaged result.json, and the result of another run, give None too.
     """
     # The fingerprint decides whether it is this run; the checkpoint's digest, whether its weights are intact.
     try:
@@ -100,11 +101,12 @@ def finished_result(run: Run, run_dir: Path) -> Result | None:
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]], schema: int = SCHEMA) -> dict[str, float]:
-    """Means of the ``train/`` metrics over those of the last FINAL_WINDOW (5) steps that have the metric.
+    """The mean of each ``train/`` metric over the last FINAL_WINDOW (5) steps, without steps that lack it.
 
-    Every step counts alike. Success in a task group is missing in a step without rollouts of that group;
-    schema 1 of result.json counted it as 0, so that the group's mean was too low. ``metrics``: the metrics of
-    each step, in order. {} without steps. Raises ValueError for a ``schema`` that is neither 1 nor SCHEMA.
+    Every step has the same weight. Success in a task group is missing in a step without rollouts of that
+    group; schema 1 of result.json counted it as 0, so that the group's mean was too low. ``metrics``: the
+    metrics of each step, in order. {} without steps. Raises ValueError for a ``schema`` that is neither 1 nor
+    SCHEMA.
     """
     if schema not in (1, SCHEMA):
         raise ValueError(f"schema {schema} is not 1 or {SCHEMA}")

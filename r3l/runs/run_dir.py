@@ -100,10 +100,10 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
 
 
 def check_owner(run_dir: Path, run: Run) -> None:
-    """Raise CheckpointError if training would overwrite what the directory holds.
+    """Raise CheckpointError if training in ``run_dir`` would overwrite finished work.
 
-    That is another run, or the same one, finished but without its checkpoints. Raises DataError for a damaged
-    manifest.
+    It would if the directory holds another run, or this run finished but without its checkpoints. Raises
+    DataError for a damaged manifest.
     """
     fingerprint = run.fingerprint()
     other = "choose another directory (--run-dir, --out), or let r3l train rename this one (--set-aside)"

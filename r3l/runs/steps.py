@@ -60,12 +60,12 @@ def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
     """Means of base rollouts (``train/``, success by task group too), counts of groups, and entropy.
 
-    ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: those with equal rewards;
-    ``dropped/groups``: ``dropped``, the number of tasks whose groups were refused. ``entropy``: mean -log p
-    of sampled tokens of base rollouts in ``groups`` but SFT groups (nats). ``reflection/distinct``: share of
-    different reflections, if there are any. ``played``: all trajectories of the step, of which ``groups``
-    need not hold every base rollout (Critique-GRPO replaces one by its refinement). Failed rollouts are left
-    out; a mean without values is 0.
+    ``groups/policy``: policy groups with base rollouts; ``groups/zero_variance``: how many of them have equal
+    rewards; ``dropped/groups``: the argument ``dropped``, the number of tasks whose groups were refused.
+    ``entropy``: mean -log p (nats) of sampled tokens of base rollouts in ``groups``, SFT groups excluded.
+    ``reflection/distinct``: share of different reflections, if there are any. ``played``: all trajectories of
+    the step; ``groups`` may lack some base rollouts (Critique-GRPO replaces one by its refinement). Failed
+    rollouts are left out; a mean without values is 0.
     """
     base = [t for t in played if t.kind is TrajectoryKind.BASE and not t.failed]
     policy = [group for group in groups if group.objective is Objective.POLICY]
@@ -97,11 +97,11 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
 
 
 def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
-    """Number of trajectories with a teacher, and of those whose teacher reads the hint.
+    """``teacher/contexts``: the number of ``taught``, the trajectories with a teacher.
 
-    ``taught``: the trajectories with a teacher, counted as ``teacher/contexts``. ``teacher/with_feedback``
-    looks for the hint in the decoded tokens of the teacher's prompts, both without white space, since a chat
-    template or a limit may drop a text. An empty hint does not count.
+    ``teacher/with_feedback``: for how many of them the hint occurs in the decoded tokens of the teacher's
+    prompts (white space ignored), since a chat template or a limit may drop a text. An empty hint does not
+    count.
     """
     found = 0
     for t in taught:
@@ -115,10 +115,11 @@ def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
     """Advantages and token counts of the rows of a step.
 
-    Policy rows are those that are not imitated. ``advantage/mean``, ``/positive_fraction`` and
-    ``/negative_to_positive`` (sum |A-| / sum A+, 0 without a positive one) are over those with a token that
-    trains; ``/inverted`` counts policy rows with a higher reward but a lower advantage than another row of
-    their task. ``tokens/response``: sampled tokens of policy rows; ``tokens/masked``: those without gradient.
+    Policy rows are rows that are not imitated. ``advantage/mean``, ``/positive_fraction`` and
+    ``/negative_to_positive`` (sum |A-| / sum A+, 0 without a positive one) are over policy rows with a token
+    that trains; ``/inverted`` counts policy rows with a higher reward but a lower advantage than another row
+    of their task. ``tokens/response``: sampled tokens of policy rows; ``tokens/masked``: how many of these
+    have no gradient.
     """
     policy = [row for row in rows if not row.sft]
     advantages = np.asarray([row.mean_advantage for row in policy if row.mask.any()], dtype=float)
@@ -149,7 +150,7 @@ def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
 def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
     """Sampled tokens of attempts and retries before the earliest retry's first turn; {} without retries.
 
-    ``prefix/pushed_down`` counts those that become less likely: they train with a negative advantage.
+    ``prefix/pushed_down`` counts the tokens that train with a negative advantage, so become less likely.
     """
     # The earliest pivot of each attempt.
     pivots: dict[tuple[str, int], int] = {}
@@ -177,7 +178,7 @@ def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
 def update_metrics(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
     """Counts of an update: ``tokens/trained``, ``tokens/forwarded`` (with prompts), ``rows/trained``.
 
-    ``trainable``: the rows among ``rows`` that train; ``rows/no_signal`` counts the others, left out.
+    ``trainable``: the rows among ``rows`` that train; ``rows/no_signal`` counts the others.
     ``trained/KIND``: trained tokens by kind of row: the trajectory's kind, or "sft" for rows to imitate.
     """
     metrics: Metrics = {

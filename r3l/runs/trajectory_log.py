@@ -112,9 +112,9 @@ def lines(
     """The lines to log for a step: its first task, and the next two that teach something.
 
     A task teaches if it is imitated, or if one of its advantages by ``method`` is not 0. ``tasks``: the
-    groups of each task of the batch. ``played``: all trajectories that were sampled for them; those in no
-    group are logged as a separate group. ``decode``: token ids to text. The caller adds step and method,
-    and writes the lines.
+    groups of each task of the batch. ``played``: all trajectories that were sampled for these tasks;
+    trajectories in no group are logged as a separate group. ``decode``: token ids to text. The caller adds
+    step and method, and writes the lines.
     """
     # The advantages of each group: of the method for policy groups, None for the others.
     policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]

@@ -156,9 +156,9 @@ def counted(ctx: RolloutContext, imitated: list[Trajectory]) -> dict[str, Any]:
 
 
 def sentence(counts: dict[str, Any]) -> str:
-    """The counts of :func:`counted` as text, one line.
+    """The counts of :func:`counted` as one line of text.
 
-    Such as "8 attempts, 3 solved; 5 reflections on failures: kept (2), retry failed (3)".
+    Example: "8 attempts, 3 solved; 5 reflections on failures: kept (2), retry failed (3)".
     """
     dropped = "".join(f", {reason} ({count})" for reason, count in counts["dropped"].items())
     return (

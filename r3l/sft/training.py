@@ -188,11 +188,11 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
-    """Draw the examples of a step, with replacement: of each kind until it has its share of the tokens.
+    """Draw the examples of a step, with replacement.
 
-    ``examples``: by kind. The shares are the recipe's, of its ``tokens_per_step``; a kind without
-    examples is left out. The draw is seeded by the recipe's seed and ``step``, which counts from 0 over all
-    phases.
+    ``examples``: by kind. Each kind is drawn until it has its share of the recipe's ``tokens_per_step``; a
+    kind without examples is left out. The draw is seeded by the recipe's seed and ``step``, which counts from
+    0 over all phases.
     """
     rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []

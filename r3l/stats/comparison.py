@@ -39,9 +39,9 @@ class Verdict(StrEnum):
     corrected for the number of comparisons:
 
     - ``ahead``, ``behind``: the difference is significantly above or below 0
-    - ``equivalent``: it is significantly smaller than the margin, even if it also differs from 0. This is
-      shown by two one-sided t-tests (TOST; Schuirmann 1987), uncorrected: the interval of confidence 1 - 2
-      alpha is inside the margin. Only if a margin is given
+    - ``equivalent``: it is significantly smaller than the margin (if one is given), even if it also differs
+      from 0. This is shown by two one-sided t-tests (TOST; Schuirmann 1987), uncorrected: the interval of
+      confidence 1 - 2 alpha is inside the margin
     - ``inconclusive``: none of these; that no difference was shown does not mean that there is none
     - ``incomplete``: too few seeds for a test
 
@@ -323,8 +323,10 @@ def adjusted(p_values: Sequence[float], correction: Correction) -> list[float]:
 def claim_verdict(comparison: Comparison, smallest: float) -> Verdict:
     """Judge the claim that an effect is above 0; ``smallest``: the smallest effect that would matter.
 
-    Supported or rejected if the effect differs significantly from 0. Also rejected if its interval, of
-    confidence 1 - alpha and not corrected for several comparisons, is below ``smallest``; else inconclusive.
+    - Supported: the effect is significantly above 0.
+    - Rejected: it is significantly below 0, or its interval (confidence 1 - alpha, not corrected for several
+      comparisons) is below ``smallest``.
+    - Inconclusive: neither.
     """
     effect = comparison.effect
     if comparison.significant:

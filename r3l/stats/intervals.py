@@ -58,7 +58,7 @@ def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
     """Half the width of Student's t-interval of the mean over the first axis (seeds); NaN for one seed.
 
-    The shape is that of ``values_S`` without its first axis.
+    ``values_S``: shape (S, ...); the result has the shape of the further axes.
     """
     count = len(values_S)
     quantile = stdtrit(count - 1, (1 + confidence) / 2)
@@ -69,7 +69,8 @@ def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
 def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     """Mean of a seeds x tasks matrix, with the t-interval over its seed means.
 
-    Without bounds (None) below MIN_SEEDS seeds. Raises ValueError for no or non-finite scores.
+    The bounds are None if there are fewer than MIN_SEEDS seeds. Raises ValueError for no or non-finite
+    scores.
     """
     return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
 

@@ -18,7 +18,7 @@ from r3l.stats.intervals import CONFIDENCE
 
 @dataclass(frozen=True)
 class PowerTarget:
-    """The test that is planned: two-sided at ``alpha``, finding the difference with probability ``power``.
+    """A planned test: two-sided at level ``alpha``, which finds the difference with probability ``power``.
 
     ``comparisons``: size of the family that Holm's correction covers. Its first and strictest step tests at
     alpha / comparisons.
@@ -81,8 +81,9 @@ class StoppingRule:
     def seeds_due(self, deviation: float | None, seeds: int) -> int:
         """How many more seeds to run after ``seeds``; 0: stop.
 
-        First those that the first block lacks. Then none if the minimum detectable effect, by ``deviation``
-        (over seeds; None: unknown), is at most ``difference``; else a further block, up to ``most`` seeds.
+        The first block is completed first. After it, no seed is due if the minimum detectable effect,
+        computed from ``deviation`` (over seeds; None: unknown), is at most ``difference``; otherwise a
+        further block is, up to ``most`` seeds.
         """
         if seeds < self.block:
             return self.block - seeds

@@ -91,7 +91,7 @@ class Line:
 
 
 def gives_line(x_N: Sequence[float]) -> bool:
-    """True if :meth:`Line.through` fits a line to points at ``x_N``: at least MIN_POINTS (4), not all equal."""
+    """True if :meth:`Line.through` fits a line at ``x_N``: at least MIN_POINTS (4) values, not all equal."""
     return len(x_N) >= MIN_POINTS and len(set(x_N)) > 1
 
 

@@ -78,10 +78,10 @@ class Place:
 
 
 def _missing_teacher(run: Run, method: Method, place: Place) -> str:
-    """The weights of the method's teacher that Trinity-RFT's rollout model lacks; "" if it can score it.
+    """The weights of the method's teacher that Trinity-RFT's rollout model lacks, in words; "" if none.
 
-    It holds the weights that sample. With LoRA on verl these are the base checkpoint's and an adapter, which
-    a request may leave out: that is a frozen teacher.
+    The rollout model holds the weights that sample. With LoRA on verl these are the base checkpoint and an
+    adapter; a request without the adapter is scored by the base checkpoint, a frozen teacher.
     """
     if method.teacher == "average":
         return "an average of the weights, which Trinity-RFT's rollout model does not hold"
@@ -100,9 +100,9 @@ def _missing_teacher(run: Run, method: Method, place: Place) -> str:
 def trinity_config(run: Run, place: Place) -> Config:
     """Trinity's configuration for ``run`` at ``place``, as `trinity run --config` reads it; writes nothing.
 
-    Raises ConfigError if Trinity cannot train the method: it trains nothing, needs earlier metrics, or a
-    teacher whose weights Trinity does not hold. With verl also if the model has no GPUs planned, too few for
-    training, or a plan of sequence_parallel above 1 without flash-attn.
+    Raises ConfigError if Trinity cannot train the method, because it trains nothing, needs earlier metrics,
+    or needs a teacher whose weights Trinity does not hold. With verl it also raises ConfigError if the model
+    has no GPUs planned, too few for training, or a plan of sequence_parallel above 1 without flash-attn.
     """
     # Refuse what Trinity cannot train.
     method = build_method(run)

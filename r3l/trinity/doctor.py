@@ -41,9 +41,9 @@ LIST_PACKAGES = (
 def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterator[Finding]:
     """Check GPUs, memory plans, package versions and weights for a tier on Trinity; yields the findings.
 
-    For each model with GPUs planned in configs/models, or for ``model`` only. ``envs``: the tier's
-    environments, whose dialogs decide the memory; they are not checked themselves. If no GPUs are planned for
-    ``model``, that is a failed finding, and the only other check is of package versions.
+    They are for each model with GPUs planned in configs/models, or only for ``model``. ``envs``: the tier's
+    environments; the length of their dialogs decides the memory, and they are not checked themselves. If no
+    GPUs are planned for ``model``, there are only a failed finding that says so and the package versions.
     """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]

@@ -84,9 +84,9 @@ def pack(collected: CollectedTask) -> list[Experience]:
 
 
 def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
-    """Restore what :func:`pack` packed, of all tasks of a step: in order of position.
+    """Restore the tasks of one step from ``experiences``, which :func:`pack` made; they may be in any order.
 
-    The experiences may come in any order.
+    The tasks are sorted by ``position``, their index in the step.
     """
     ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
     collected = []

@@ -106,10 +106,10 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 
 
 def log_tail(job: Path, output: Path) -> str:
-    """The last lines (TAIL) of the job's newest log that has an error, for a message; names the file.
+    """The last lines (TAIL) of the job's newest log that has an error, with the name of its file.
 
-    If the failure is named before them, that line comes first. Without such a log the last lines of
-    ``output``, the file with what `trinity run` printed.
+    A line that names the failure comes first if it is before the last lines. If no log has an error, they are
+    the last lines of ``output``, the file with what `trinity run` printed.
     """
     # Trinity logs some fatal errors as warnings.
     fatal = [word.decode() for word in FATAL]

@@ -67,8 +67,8 @@ class TrinityEnvironment:
         """Start a Ray cluster's head process at this node's address ``ip``; it ends with the block.
 
         ``folder``: folder of the logs. ``sizes``: resources of this node (``num-gpus``, ...), which replace
-        those that Ray detects. ``variables``: additional environment variables. Raises EngineError if Ray
-        does not start at the fifth attempt.
+        the values that Ray detects. ``variables``: additional environment variables. Raises EngineError if
+        Ray does not start at the fifth attempt.
         """
         # Free ports, since several runs may share a machine.
         port = _free_port()

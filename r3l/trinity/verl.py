@@ -165,8 +165,8 @@ class Verl:
     def collect(self) -> Path:
         """Move the exported weights of the last step to our checkpoints; returns that folder.
 
-        For a run that is :meth:`finished`. Trinity's own checkpoints, which only resuming needs, are deleted.
-        Can be repeated after a stop.
+        The run must be :meth:`finished`. Trinity's own checkpoints, which only resuming needs, are deleted.
+        The call can be repeated after a stop.
         """
         if not self.final.is_dir():
             exported = self._saved()[self.run.train.steps] / self.exported

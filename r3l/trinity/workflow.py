@@ -80,7 +80,7 @@ class MethodWorkflow(Workflow):
     is_async = True
 
     def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
-        """Set the number of an evaluation's episodes and the first one's number; training ignores both."""
+        """Set how many episodes an evaluation plays and the number of the first; training ignores both."""
         self.repeat_times = repeat_times
         self.first = run_id_base
 

@@ -78,9 +78,9 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
 def keep_words(workflow: Any, executor_settings: Any) -> None:
     """Patch Snakemake so that every word of a submitted job's command reaches the node unchanged.
 
-    On the way are three shells (of the submission, of the job, of `srun`) and Snakemake's own parser. As
-    Snakemake 9.27 and its Slurm plugin 2.8 write the command, the first shell would execute a `$` or a
-    backtick in a model's path, and a wildcard with a comma, such as r3l@alpha=5,retries=2, would be split.
+    Three shells (of the submission, of the job, of `srun`) and Snakemake's own parser read the command. As
+    Snakemake 9.27 and its Slurm plugin 2.8 write it, the first shell would execute a `$` or a backtick in a
+    model's path, and a wildcard with a comma, such as r3l@alpha=5,retries=2, would be split.
     """
     from snakemake_interface_executor_plugins import utils
     from snakemake_interface_executor_plugins.executors import real

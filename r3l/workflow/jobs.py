@@ -42,9 +42,9 @@ class Jobs:
     ConfigError if the configuration or Snakemake's profile cannot be used, or if ``clean`` is set and the
     checkout has uncommitted changes.
 
-    ``wildcards`` of a method are those of a job's output, Snakemake's: tier, env, model, method, seed. A
-    method that lists a run's files as inputs first renames its directory if that holds another run (only if
-    jobs will start).
+    The argument ``wildcards`` of methods is Snakemake's, for a job's output: tier, env, model, method, seed.
+    A method that lists a run's files as inputs renames the run's directory first if it holds another run
+    (only if jobs will start).
     """
 
     def __init__(
@@ -135,9 +135,10 @@ class Jobs:
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Hash (hex sha256) of all that ``table`` depends on: its runs' fingerprints, published numbers.
+        """Hash (hex sha256) of all that ``table`` depends on; Snakemake makes the table again if it changes.
 
-        Also the evaluations on further question sets. Snakemake makes the table again if it changes.
+        It covers the fingerprints of the table's runs, its published numbers, and the evaluations on further
+        question sets.
         """
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
@@ -214,7 +215,8 @@ class Jobs:
     def further_task_set(self, wildcards: Any) -> str:
         """The committed hash of the task set of a job that evaluates on further tasks.
 
-        Its wildcards ``set`` and ``split`` name the task set, in the environment ``env``.
+        ``wildcards``: the job's; their ``env``, ``set`` and ``split`` name the task set. Raises ConfigError
+        for an unknown environment or task set, DataError if the file with the hash is missing or damaged.
         """
         return environment_of(wildcards.env).task_set_hash(f"{wildcards.set}/{wildcards.split}")
 

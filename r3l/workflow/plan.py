@@ -74,9 +74,9 @@ class WorkflowConfig(Strict):
     def models_of(self, table: TableConfig) -> list[str | None]:
         """The base checkpoints that ``table`` compares; [None]: the default of tier or environment.
 
-        The workflow's ``model`` if it is set, regardless of the table; else those of its ``models`` that the
-        table names, all if it names none. A table of published numbers has only those of ``model`` and
-        ``models`` that it names, perhaps none.
+        They are the workflow's ``model`` if it is set, otherwise its ``models``, without models that the
+        table does not name (if it names any). A table of published numbers has only models that it names, of
+        ``model`` and ``models``; there may be none.
         """
         if table.kind == "published":
             return [model for model in [self.model, *self.models] if model in table.models]
@@ -106,10 +106,10 @@ class WorkflowConfig(Strict):
         return [method for method in methods if any(self.has_row(env, method) for env in envs)]
 
     def has_row(self, env: str, method: str) -> bool:
-        """Whether a table of this workflow shows ``method`` in ``env``.
+        """True if a table of this workflow shows ``method`` in ``env``.
 
-        False if the method needs a judge or an SFT stage and the tier has none there. A method that the
-        workflow's configuration names is always shown.
+        It does not if the method needs a judge or an SFT stage, which the tier lacks for ``env``. A method
+        that the workflow's configuration names is always shown.
         """
         row = variant(method)
         if method in (self.methods or []):
@@ -142,8 +142,9 @@ class WorkflowConfig(Strict):
 class TableConfig(Strict):
     """configs/tables/<name>.yaml: a table of methods (or variants, r3l.config.method) on the same tasks.
 
-    Which keys it needs depends on its kind: ``scores``: baseline, methods; ``measures``: measures, methods;
-    ``published``: published, reason, methods, models. ``sources``: by key, where the values come from.
+    A table of kind ``scores`` needs the keys baseline and methods; ``measures`` needs measures and methods;
+    ``published`` needs published, reason, methods and models. A missing, unknown or invalid key is a
+    ValidationError. ``sources``: where each value comes from, by key.
     """
 
     table: str
@@ -151,7 +152,7 @@ class TableConfig(Strict):
     kind: Literal["scores", "measures", "published"] = Field(
         "scores",
         description="scores: success on the test task set; measures: metrics of training; "
-        "published: published numbers, and our runs with each of the workflow's models that is in `models`",
+        "published: published numbers, and our runs with the models in `models`",
     )
     baseline: str = Field("", description="scores: the method that all others are compared with")
     methods: list[str] = Field([], description="the rows")

@@ -42,7 +42,7 @@ class JobResources(Strict):
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
     def matches(self, names: Mapping[str, str]) -> bool:
-        """True if the entry applies to a job: each of ``names`` is equal to the entry's, or left out there.
+        """True if the entry applies to a job, that is, every name that the entry states is the job's.
 
         ``names``: rule, tier, env, model and method of the job.
         """

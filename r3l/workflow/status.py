@@ -142,7 +142,7 @@ def survey(
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
     """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them.
 
-    The larger of the work of all, divided among the cores, and the longest run.
+    It is the work of all runs divided by the cores, but at least the time of the longest run.
     """
     # One run never uses more cores than it has threads.
     work = 0.0

@@ -52,9 +52,9 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ForEach:
-    """``{node | query}``: the node's text for each way in which the query's variables match current facts.
+    """``{node | query}``: the node's text, repeated for each way in which current facts match the query.
 
-    Without a query, the text once.
+    Without a query the text occurs once.
     """
 
     node: Expand | Evaluate

@@ -64,9 +64,9 @@ _ANSWER_LINE = re.compile(r"Answer:\s*(.+)", re.IGNORECASE)
 def answer_in(response: str) -> str | None:
     """The answer as the paper's released code reads it, or None.
 
-    It is the content of the first answer tags (maybe empty), else the rest of the line after the first
-    ``Answer:``, or the next line with text if that rest is blank. The case of both does not matter, both
-    may be inside the thought, and the answer keeps its box. A response without a thought in tags has none.
+    It is the content of the first answer tags (maybe empty), else the text after the first ``Answer:`` on its
+    line, or if that is blank the next line with text. Tags and ``Answer:`` may be in any case and inside the
+    thought. A box around the answer is kept. None for a response without a thought in tags.
     """
     text = with_opening(response.strip())
     if first_between(text, "think") is None:

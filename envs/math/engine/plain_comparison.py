@@ -51,9 +51,10 @@ def number(text: str) -> tuple[Fraction, bool] | None:
 
 
 def numbers_equal(gold: str, answer: str) -> bool | None:
-    """Whether two normalized numbers are equal; None if one of the texts is no number.
+    """True if two normalized numbers are equal, False if not, None if this cannot be decided here.
 
-    Also None for a decimal that differs from a fraction: it may be rounded, so math-verify has to decide.
+    That is the case if one of the texts is no number, or for a decimal that differs from a fraction: it may
+    be rounded, so math-verify has to decide.
     """
     one = number(gold)
     other = number(answer)
@@ -70,7 +71,7 @@ def numbers_equal(gold: str, answer: str) -> bool | None:
 def same_word(gold: str, answer: str) -> bool:
     """True if both texts are the same word of two or more letters, in small letters or capitalised.
 
-    So ``no`` is ``No``, but single letters and ``NO`` are no words.
+    ``no`` and ``No`` are the same word; single letters and ``NO`` do not count as words.
     """
     words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)

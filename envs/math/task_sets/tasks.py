@@ -163,9 +163,9 @@ def freeze(name: str, source: Path | None) -> Path:
 
 
 def freeze_all(folder: Path) -> None:
-    """Freeze all sets except DeepMath from a folder of data files; writes ``sets.json``.
+    """Freeze all sets except DeepMath from a folder of data files.
 
-    Also writes the data files that this package contains (``data/SET.jsonl.gz``).
+    Writes ``sets.json`` and the data files that this package contains (``data/SET.jsonl.gz``).
     """
     sets = {name: datasets.read_set(name, folder) for name in datasets.SETS if name not in datasets.CLEANED}
     published = {datasets.key_of(p.problem) for p in datasets.read_set("dapo_raw", folder)}

@@ -80,9 +80,9 @@ class Countdown(Puzzle):
         return released.solves(answer, data["numbers"], data["target"])
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the numbers that are used too often or too rarely, else the wrong value of the expression.
+        """Say what is wrong with an answer in one sentence, or CORRECT.
 
-        Also says that the answer is no expression, or divides by zero. CORRECT if all is right.
+        It is no expression, divides by zero, uses numbers too often or too rarely, or has the wrong value.
         """
         expression = parse(answer) if len(answer) <= MAX_ANSWER else None
         if expression is None:

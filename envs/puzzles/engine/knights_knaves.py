@@ -116,7 +116,7 @@ class KnightsKnaves(Puzzle):
     def critique(self, data: Data, answer: str) -> str:
         """Name the people whose statements contradict the roles in the answer; CORRECT if there are none.
 
-        For an answer that :func:`read` cannot parse: the form that an answer must have.
+        For an answer that :func:`read` cannot parse, say which form an answer must have.
         """
         roles = read(data, answer)
         if roles is None:
@@ -168,10 +168,10 @@ class KnightsKnaves(Puzzle):
         return WorkedSolution(lines, render(data, tried))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """Problems with one word of a statement reversed, or one statement negated.
+        """Copies of the problem with one word of a statement reversed, or with one statement negated.
 
-        First those that are misread only from some trial on (``careful_until``: earlier trials use the
-        ``original_statements``), then those misread from the first trial on.
+        First come copies that a solver reads correctly up to some trial (``careful_until``: earlier trials
+        use the ``original_statements``), then copies that are misread in all trials.
         """
         original = data["statements"]
         variants = []

@@ -55,9 +55,10 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return list(_allocation(name).split(split))
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` (from 0) of those in no split of ``name``; two may have the same content.
+        """Problem ``index`` (from 0) of the generated problems that are in no split of task set ``name``.
 
-        Generates problems as far as needed, with the errors of :class:`Allocation`.
+        Two of them may have the same content. Generates problems as far as needed, and raises what
+        :class:`Allocation` raises.
         """
         return _allocation(name).spare_task(index)
 

@@ -183,9 +183,9 @@ class CachedEngine:
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to ``snapshot`` of the task started last; returns the observation there.
+        """Return to the state ``snapshot`` of the task started last; returns the observation in that state.
 
-        A simulator is moved there only when a new observation is needed.
+        A simulator is moved to the state only when a new observation is needed.
         """
         self._end()
         self._actions = tuple(snapshot)

@@ -109,7 +109,8 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
     """Write a catalogue (products, goals, search index) to ``folder``, which appears only when complete.
 
     ``name``: part of its id. ``page_size``: products on a page of results. Raises ConfigError if the folder
-    exists, DataError or RunDirectoryError if the disk is full.
+    exists, DataError if ``sources`` reads a damaged file, and RunDirectoryError, or from SQLite DataError, if
+    the disk is full.
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")

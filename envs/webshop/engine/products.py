@@ -35,7 +35,7 @@ class Product:
 
     ``bullets``: the lines of its short description. ``price`` in dollars; ``price_label``: how pages show it.
     ``query``: search words under which the original lists it. ``product_category``: a path of categories
-    joined by ``›``. ``options``: (name, values to choose from) of each.
+    joined by ``›``. ``options``: a pair (name, values to choose from) per option.
     """
 
     asin: str

@@ -140,7 +140,8 @@ _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kin
 def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
     """Generate ``count`` products in the format of the original's files, by ``seed``.
 
-    Yields (product record, its entry of the attributes file, its entries of the instructions file) of each.
+    Yields for each product its record, its entry of the attributes file, and its entries of the instructions
+    file.
     """
     for index in range(count):
         # Two attributes, and three values of each option in the order in which the kind lists them.
@@ -217,7 +218,8 @@ def _wish(
 ) -> dict[str, Any]:
     """Draw an instruction that asks for a product with these attributes and options, without a price limit.
 
-    A ``hard`` one names all attributes and an option of each group, an easy one a single one of both.
+    A ``hard`` instruction names all attributes and an option of each group, an easy one only one attribute
+    and one option.
     """
     wanted = list(attributes) if hard else [rng.choice(attributes)]
     groups = sorted(options) if hard else [rng.choice(sorted(options))]

@@ -54,9 +54,9 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of a task set; ``unbuilt`` for the original's goals without a catalogue.
+        """The sha256 of a task set; ``unbuilt`` for the original's goals if their catalogue is not built.
 
-        So runs on these can be planned without one; loading the tasks is then an error.
+        So runs on the original's goals can be planned without the catalogue; loading the tasks needs it.
         """
         name, split = self.parts(task_set)
         if name not in ORIGINAL_SPLITS:

@@ -1,7 +1,7 @@
 """Check that our sampler computes a model of a foreign architecture as transformers' class does.
 
-For models outside the packed pass's family, which the reference decoder (transformers' layers on our caches)
-samples from. Layers with another kind of cache or mask would silently give other log-probs.
+Models outside the packed pass's family are sampled by the reference decoder (transformers' layers on our
+caches). There, layers with another kind of cache or mask would silently give other log-probs.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def has_machine_code(model: Any) -> bool:
     """True if our compiled CPU attention (r3l.local.kernels) can be used for ``model``.
 
     It needs a float32 model on a CPU, a head size that is a multiple of DIMENSIONS, at most THREADS torch
-    threads, and numba. Not checked here: ``model`` must be :func:`is_of_family`.
+    threads, and numba. The caller must have checked :func:`is_of_family`.
     """
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False

@@ -109,10 +109,10 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
 
 
 def adopt(trained: Path, start: Path) -> None:
-    """Rewrite the adapter in the folder ``trained``, saved by another engine, in place: as :func:`save` does.
+    """Rewrite the adapter in the folder ``trained``, saved by another engine, in the form of :func:`save`.
 
-    Its tensors become float32, and its configuration equals that of ``start``, the untrained adapter's
-    folder (:func:`write_start`). Raises CheckpointError if the two have other tensor names or shapes.
+    Its tensors become float32, and its configuration is copied from ``start``, the folder of the untrained
+    adapter (:func:`write_start`). Raises CheckpointError if their tensors differ in names or shapes.
     """
     tensors = load_file(trained / ADAPTER)
     first = load_file(start / ADAPTER)
@@ -163,10 +163,11 @@ def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.T
 
 
 def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
-    """Write a LoRA adapter into the existing ``folder``, in the layout that peft's PeftModel loads.
+    """Write a LoRA adapter into ``folder``, in the layout that peft's PeftModel loads.
 
-    ``trained``: the adapter's tensors, by their names in ``model``. ``model`` has the settings that are
-    written too: rank, alpha, targets, name and digest of the base checkpoint.
+    ``folder`` must exist; its old adapter is replaced. ``trained``: the adapter's tensors, by their names in
+    ``model``. Also written are settings of ``model``: rank, alpha, targets, name and digest of the base
+    checkpoint.
     """
     by_peft = {_PREFIX + name.replace(f".{ADAPTER_NAME}.", "."): tensor for name, tensor in trained.items()}
     tensors = {name: tensor.contiguous() for name, tensor in by_peft.items()}

@@ -81,9 +81,9 @@ class RequestQueue:
         return bool(self._requests)
 
     def take_batch(self) -> list[GenerationRequest]:
-        """Remove and return the requests of a new batch: the shortest ones, in the order of queueing.
+        """Remove the shortest requests, as many as one batch holds, and return them in the order of arrival.
 
-        Those that remain are sorted by length. The queue must not be empty.
+        The requests that stay in the queue are sorted by length. Raises ValueError if the queue is empty.
         """
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
@@ -136,8 +136,8 @@ class Decoder(ABC):
         """Sample all responses: fill each request's ``ids`` and ``logprobs`` and replace its ``state``.
 
         ``watch`` is called after every token with the number of responses that got one. ``queue``: further
-        requests, which a decoder may begin in the rows of finished ones and remove from it; those that it
-        holds at the end were not sampled.
+        requests; a decoder may take some from the queue and sample them in the rows of finished ones. What is
+        left in the queue at the end was not sampled.
         """
         self.queue = queue or self.queue
         logits_B_V = self._begin(self.live)
@@ -188,7 +188,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def _keep(self, indices: list[int]) -> list[GenerationRequest]:
-        """Keep only the live requests ``indices``; returns queued requests that begin in the others' rows."""
+        """Keep only the live requests ``indices``; return queued requests that take over the freed rows."""
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """Sample one token for each live request and append it, with its log-prob; the tokens, shape (B,).
@@ -306,7 +306,7 @@ class PaddedCache:
     """Keys and values of a batch for transformers' forward pass, with ``update`` and ``get_seq_length``.
 
     Rows are right-aligned: the columns are [padding | encoded prefix], followed by ``new_columns`` columns
-    that forward passes fill; ``valid_B_T`` marks those that are no padding. ``prefixes``: the cache of each
+    that forward passes fill; ``valid_B_T`` is False on padding. ``prefixes``: the cache of each
     row's dialog, None for an empty one. ``like``: the model, whose sizes, type and device it has. (Attention
     layers call only these two methods of transformers' Cache.)
     """
@@ -351,7 +351,7 @@ class PaddedCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store one layer's keys and values of the new columns; return the ones of all filled columns.
+        """Store one layer's keys and values of the new columns; return the layer's for all filled columns.
 
         Called by each attention layer of transformers.
         """

@@ -234,8 +234,9 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
 
 
 class AppendedColumn:
-    """NewTokens of responses: one sampled token for each row of ``cache``, whose lengths the caller raises.
+    """The NewTokens of a decoding step: one sampled token for each row of ``cache``.
 
+    The caller increases the rows' lengths afterwards. ``last_R`` is None: each dialog has one new token.
     Attention reads every column of the cache, unused ones under a mask. In bfloat16 on a CPU, reading only
     the used part of each row took three times as long.
     """

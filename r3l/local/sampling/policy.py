@@ -175,10 +175,10 @@ class SamplingProgress:
     def line(self, live: int, seconds: float) -> str:
         """The progress line, ``seconds`` after the first token, while ``live`` responses are being sampled.
 
-        With an upper bound of the time left, for which every response gets as long as it may, and a queued
-        one begins where another ends. Once a response has ended also with the likely time left, for which
-        responses go on to end at the rate at which they have ended so far (ended responses per token). To be
-        called after the second token: the pace is unknown before (ZeroDivisionError).
+        It has an upper bound of the time left, as if every response became as long as it may and each queued
+        one took the row of a finished one. Once a response has ended, it also has the likely time left, as if
+        responses went on to end at the same rate per token. Raises ZeroDivisionError before the second token,
+        when the pace is unknown.
         """
         tokens = sum(len(request.ids) for request in self.requests)
         unfinished = [request for request in self.requests if not request.finished()]
@@ -257,7 +257,10 @@ class LocalConversation(TokenDialog):
         return twin
 
     def restarted(self) -> LocalConversation:
-        """A new, empty dialog that takes this one's cache away, for tokens that both turn out to share."""
+        """A new, empty dialog that takes over this one's KV cache, so that a common prefix is not read again.
+
+        This dialog is left without a cache.
+        """
         twin = super().restarted()
         twin._state = self._state
         self._state = None

@@ -83,7 +83,7 @@ class VllmPolicy(LocalPolicy):
             raise RuntimeError("vLLM keeps its prefix cache: a request is still being sampled")
 
     def release(self) -> None:
-        """On a GPU put vLLM to sleep: weights move to CPU memory, caches are dropped. Else do nothing.
+        """Put vLLM to sleep if it is on a GPU: weights move to CPU memory, caches are dropped.
 
         :meth:`begin` wakes it up.
         """

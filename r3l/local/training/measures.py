@@ -69,8 +69,8 @@ class OffPolicyLogprobs:
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
         """Keep the log-probs of a micro-batch's trained distilled and imitated tokens, for :meth:`metrics`.
 
-        ``logprobs_B_T``: the policy's, in nats. Of distilled tokens those under the hint are kept too, which
-        the batch has.
+        ``logprobs_B_T``: the policy's log-probs, in nats. The log-probs of distilled tokens under the hint,
+        which the batch holds, are kept too.
         """
         trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
         distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
@@ -112,7 +112,7 @@ class TeacherGaps:
     def add(self, rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> None:
         """Add D of a micro-batch's trained tokens with a teacher to the sums of successes and failures.
 
-        ``rows``: those of the batch, in its order. ``logprobs_B_T``: the policy's log-probs.
+        ``rows``: the rows of the batch, in its order. ``logprobs_B_T``: the policy's log-probs.
         """
         counted_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0) & batch.taught_B[:, None]
         gap_B_T = (batch.teacher_logprobs_B_T - logprobs_B_T.detach()) * counted_B_T
@@ -124,7 +124,7 @@ class TeacherGaps:
                 self.tokens[row.success] = self.tokens.get(row.success, 0) + tokens
 
     def metrics(self) -> dict[str, float]:
-        """``teacher/gap_success``, ``teacher/gap_failure``: mean D per token (nats) of those episodes.
+        """Mean D per token, in nats: ``teacher/gap_success`` and ``teacher/gap_failure``.
 
         ``teacher/gap_difference``: the first minus the second. A mean without tokens is left out, and then
         the difference too.

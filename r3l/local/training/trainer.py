@@ -1,6 +1,6 @@
 """The optimiser step of RL and of SFT: gradients of micro-batches, clipped, AdamW.
 
-Also what a step needs before it: log-probs in teachers' contexts (``score_teachers``).
+Before it, ``score_teachers`` computes log-probs in teachers' contexts.
 """
 
 from __future__ import annotations

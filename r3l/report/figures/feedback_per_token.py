@@ -1,4 +1,4 @@
-"""What feedback buys per token: differences to GRPO, tokens an update, and success gained per million."""
+"""Gain from feedback per token: differences to GRPO, tokens an update, success gained per million tokens."""
 
 from __future__ import annotations
 

@@ -58,9 +58,9 @@ class Band:
 
 
 def mean_of(key: str) -> Value:
-    """A function that gives the mean of metric ``key`` over a window of updates, of those that recorded it.
+    """A function that gives the mean of metric ``key`` over the updates of a window that recorded it.
 
-    NaN where the window's last update did not record it.
+    It gives NaN where the window's last update did not record it.
     """
 
     def value(metrics: Columns, window: int) -> Floats:

@@ -111,10 +111,10 @@ DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
 
 
 def look(method: str) -> Look:
-    """The look of a method: the registry's; of a variant (``r3l@alpha=5``) a tint of its method's.
+    """The look of a method, from the registry; a variant (``r3l@alpha=5``) has a tint of its method's.
 
-    With another teacher it keeps its method's line and marker, since several methods have the same. A method
-    that the registry does not know takes hue, line and marker from a hash of its name.
+    A variant with another teacher keeps its method's line and marker, since several methods have the same
+    variants. A method that is not in the registry gets hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
     plain = METHODS.get(name)

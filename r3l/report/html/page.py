@@ -147,8 +147,8 @@ def _teachers(runs: pd.DataFrame, probes: Sequence[Content]) -> tuple[Table, str
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
     """Rows of every score table of which half of the methods, and at least two, have run; the paper's first.
 
-    Each with the same rows compared with SECOND if the table compares with BASELINE, else with None. Runs
-    that are in none of these tables follow in a table of their own.
+    Each is a pair: the rows compared with the table's baseline, and the same rows compared with SECOND (None
+    unless the baseline is BASELINE). Runs that are in none of these tables follow in a further table.
     """
     config, everything = plan.load(), tables.Selection()
     specs = []

@@ -72,8 +72,8 @@ def settings(runs: pd.DataFrame) -> Table:
     """Table of the settings of each method's runs, from their manifests.
 
     Shows profile, learning rate, and the settings that differ from the method's own under profile ``paper``
-    (or from those of the method that it extends). Environments with equal settings share a row. Hovering
-    over a change shows its meaning and its id in docs/audit.md.
+    (or from the settings of the method that it extends). Environments with equal settings share a row.
+    Hovering over a change shows its meaning and its id in docs/audit.md.
     """
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -142,7 +142,7 @@ def _counts(
     """Table of counts by reason: one row per method and environment, one column per reason, most frequent
     first.
 
-    ``counts``: for each of ``runs`` its counts by reason; those of a method's seeds are added up.
+    ``counts``: for each of ``runs`` its counts by reason; the counts of a method's seeds are added up.
     """
     counted = runs.assign(counts=counts)
     rows: list[tuple[pd.Series, int, Counter[str]]] = []
