@@ -85,7 +85,7 @@ class SDPO(TrainedMethod[SDPOSettings]):
         return [Group(task, rollouts)]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Zeros, shape (G,): the teacher alone says what is learned."""
+        """Zeros, shape (G,): only the teacher decides what is learned."""
         return np.zeros(len(group.trajectories))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:

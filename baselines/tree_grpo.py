@@ -13,8 +13,9 @@ Paper, release (AMAP-ML/Tree-GRPO at 90b1709) and this file:
 3. Shared turns: in the release they train once in every leaf below them, so branching costs no fewer trained
    tokens. ``shared_prefix: masked`` is R3L's rule: each branch trains from where it begins, the rollout from
    its first branch.
-4. Advantage: the release also has either level alone (``levels``) and a nested one; its scripts use the sum.
-5. Alone in its tree, a leaf keeps its raw return in the release; here the tree then says nothing (0).
+4. Advantage: the release also has each level separately (``levels``) and a nested one; its scripts use the
+   sum.
+5. A leaf that is alone in its tree keeps its raw return in the release; here its advantage in the tree is 0.
 6. Release: a KL of 0.001 (profile), PPO's second clip at ratio 3 for A < 0 (not here), rewards for the format
    of an answer (here the environment's own reward).
 """

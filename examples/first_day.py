@@ -109,7 +109,7 @@ class FirstDay:
         check(moved > 0, f"the weights in {exported} are those of the base checkpoint")
 
     def at_full_size(self, method: str, steps: int) -> str:
-        """Train ``steps``; the forecast, which stays beside the runs of the method."""
+        """Train ``steps`` and return the forecast, which stays in the folder of the method's runs."""
         row = variant(method).changed(engine=self.engine).name if self.engine else method
         run = resolve(self.tier, self.env, row, 0, self.model, self.settings)
         run_dir = (RESULTS / run.directory).with_name("first_day")

@@ -198,7 +198,7 @@ def timed_updates(update: Any, device: torch.device) -> dict[str, Any]:
 
 
 def only_rank(device: torch.device) -> None:
-    """Make this process the only rank; on a CPU, replace what CUDA alone has (tests/verl_cpu.py)."""
+    """Make this process the only rank; on a CPU, replace what only CUDA has (tests/verl_cpu.py)."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -153,7 +153,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set (``nano/test``) or of one group of it (``nano/test/easy``), sorted by id.
 
-        Underscores stand for blanks in a group's name. Raises ConfigError for an unknown task set or group or
+        Underscores replace blanks in a group's name. Raises ConfigError for an unknown task set or group or
         missing packages; DataError if the tasks differ from the committed ones or two share an id.
         """
         self.check_installed()

@@ -85,7 +85,7 @@ def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
 
 
 class _ArmBench:
-    """One forward pass on a session of its own. The weights are put back after each step."""
+    """One forward pass on a separate session. The weights are restored after each step."""
 
     def __init__(self, session: LocalSession, arm: Arm, tasks: Sequence[Task]) -> None:
         run = session.run.model_copy(update={"compute": arm})

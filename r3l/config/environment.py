@@ -59,7 +59,7 @@ class EnvTierConfig(EnvSettings):
 class EnvConfig(Strict):
     """configs/envs/<name>.yaml: an environment, and its settings in each tier (scale of experiments).
 
-    ``label``: its name in print. ``sources``: by key, where the values come from. An unknown key is an error.
+    ``label``: its printed name. ``sources``: by key, where the values come from. An unknown key is an error.
     """
 
     env: str
@@ -76,7 +76,7 @@ class EnvConfig(Strict):
     )
     question_sets: dict[str, dict[str, Label]] = Field(
         {},
-        description="by tier: further task sets on which a finished run is scored, and their names in print",
+        description="by tier: further task sets on which a finished run is scored, and their printed names",
     )
     shared_problems: bool = Field(
         False, description="training and test tasks may have the same problems, of which there are few"

@@ -36,7 +36,7 @@ FORMS = {
     LABEL: "a label must be one line of 1 to 100 visible characters",
     TASK_SET: "a task set must be names with slashes between them, such as nano/test",
 }
-# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.table,
+# The printed name of a thing. Each medium escapes what it would read as markup: r3l.report.table,
 # .figures.style
 Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=100)]
 TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)]  # NAME/SPLIT
@@ -131,7 +131,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     """Read ``<name>.yaml`` from configs/``kind`` or the user's folders, and validate it as a ``model``.
 
     A file with the same content is validated once in a process. Raises ConfigError if there is no such file,
-    if it is malformed, or if the name that it states is another one.
+    if it is malformed, or if the name in it is not the file's.
     """
     known = names(kind)
     if name not in known:

@@ -130,7 +130,7 @@ class MethodConfig(Strict):
     ``needs_stage``: tables show the method only in environments that have SFT before RL.
 
     ``rates`` holds tuned learning rates by tier and environment: ``{nano: {alfworld: 1e-4}}``; the key
-    ``nano@alpha=5`` has the rates of a variant. ``label``: its name in print. ``sources``: by dotted key
+    ``nano@alpha=5`` has the rates of a variant. ``label``: its printed name. ``sources``: by dotted key
     (``settings.alpha``), where the values come from.
     """
 
@@ -147,7 +147,7 @@ class MethodConfig(Strict):
     sources: dict[str, str]
 
     def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
-        """The settings that this file alone gives a run in ``scope``: key -> (value, source).
+        """The settings in this file (not the ones below) that a run in ``scope`` has: key -> (value, source).
 
         A key with a dot changes the run. What ``extends`` names is not read; :func:`settings_in` reads it.
         """
@@ -279,7 +279,7 @@ def profile_of(row: Variant) -> ProfileName:
 
 
 def method_label(row: Variant) -> str:
-    """The name of a method or variant in print: the ``label`` of its file and its changes, ``R3L (alpha=5)``.
+    """The printed name of a method or variant: the ``label`` of its file and its changes, ``R3L (alpha=5)``.
 
     It names the author of the feedback unless that is the model itself, the default of every method, so that
     rows with different teachers have different names. The change ``engine=server`` is not printed; in the

@@ -72,7 +72,7 @@ class ModelConfig(Strict):
     """
 
     model: str
-    label: Label = Field(description="its name in print, as in results/stored/published")
+    label: Label = Field(description="its printed name, as in results/stored/published")
     hub: str = Field(description="its id on the Hugging Face hub")
     architecture: ArchitectureConfig
     dtype: Literal["bfloat16", "float16", "float32"] = option(

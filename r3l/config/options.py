@@ -43,7 +43,7 @@ class Option:
 def method_options() -> list[Option]:
     """The options that methods declare in code, sorted by name; one that differs by method has several rows.
 
-    Methods that only extend another one are left out.
+    Methods that only extend another method are left out.
     """
     methods = {name: load_method(name) for name in names("methods")}
     own = {

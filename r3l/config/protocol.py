@@ -41,7 +41,7 @@ DIGITS = 12
 class ProtocolConfig(Strict):
     """configs/protocols/<env>/<name>.yaml: the rules of a published evaluation, which decide its score.
 
-    ``label``: its name in print. ``sources``: where the values come from; a file without a source for
+    ``label``: its printed name. ``sources``: where the values come from; a file without a source for
     ``success``, ``examples`` or a key of ``set`` is refused, and one whose ``set`` lacks a key of REQUIRED.
     """
 

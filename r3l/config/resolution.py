@@ -349,7 +349,7 @@ def _check_combination(run: Run, method: Method) -> None:
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     """The author of the feedback that a method or variant learns from; None if it reads none.
 
-    From its files and its changes alone, for any environment and model. Raises ConfigError.
+    Only from its files and its changes, for any environment and model. Raises ConfigError.
     """
     settings = settings_in(row.method, Scope(tier, profile_of(row)))
     for key, value in changed_values(row, row.changes).items():

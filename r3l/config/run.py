@@ -37,7 +37,7 @@ SCHEMA_VERSION = 3  # raise when a change of code makes all old results incompar
 
 NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
     "": {
-        *("label", "method_label"),  # names in print
+        *("label", "method_label"),  # printed names
         "profile",  # its settings are hashed themselves
         *("model", "served"),  # the inputs have the digest of the weights; a server's address may change
         *("workers", "device"),  # the same numbers, faster
@@ -53,7 +53,7 @@ class Run(TierSettings):
     """One method, environment, model and seed with all settings resolved (:func:`r3l.config.resolve`).
 
     A run's manifest stores it, and its fingerprint hashes it. A cell is a run without its seed. ``label``,
-    ``method_label``: names of tier and method in print. ``profile``: whose settings hold: ``paper``,
+    ``method_label``: printed names of tier and method. ``profile``: whose settings hold: ``paper``,
     ``released_code`` or ``fair`` (equal budgets).
     """
 

@@ -234,7 +234,7 @@ class TuningConfig(Strict):
 class TierConfig(TierSettings):
     """configs/tiers/<name>.yaml: the settings of a tier, its default model, and how it tunes.
 
-    ``label``: its name in print. ``sources``: by key, where the values come from.
+    ``label``: its printed name. ``sources``: by key, where the values come from.
     """
 
     tier: str

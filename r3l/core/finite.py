@@ -1,4 +1,4 @@
-"""The check that numbers are finite, called wherever a non-finite one could first appear."""
+"""The check that numbers are finite, called in all places where a non-finite one could first appear."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
     """The ``count`` tasks of training step ``number`` (from 1); the same for the same ``seed``.
 
-    Steps take consecutive slices of ``tasks`` in a shuffled order. Each epoch (one pass over all) has an
-    order of its own; a step at its end goes on into the next one. ``extra`` > 0: the number of an extra
-    sampling round of the step, which takes its tasks (at most all, each once) from a shuffle of its own, so
-    that the tasks of later steps do not depend on it. Raises ValueError for no tasks.
+    Steps take consecutive slices of ``tasks`` in a shuffled order. Each epoch (one pass over all) has another
+    order; a step at its end goes on into the next one. ``extra`` > 0: the number of an extra sampling round
+    of the step, which takes its tasks (at most all, each once) from a separate shuffle, so that the tasks of
+    later steps do not depend on it. Raises ValueError for no tasks.
     """
     if not tasks:
         raise ValueError("no tasks to train on")

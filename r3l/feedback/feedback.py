@@ -182,7 +182,7 @@ def parse_reflection(
     """Parse a reflection on an episode of ``turns`` turns.
 
     Accepts any string and never raises; a text that is not valid by ``rules`` gives InvalidFeedback. The JSON
-    object may stand between other text; under schema ``strict`` a thought before it is ignored, and of
+    object may be between other text; under schema ``strict`` a thought before it is ignored, and of
     several valid objects the last counts. A pivot must be from 0 to ``turns`` - 1.
     """
     # Lines of ``Key: text``: a document without summary. Of a repeated key the last line counts.

@@ -51,7 +51,7 @@ class EnvironmentHandle:
     async def reset(self, task: Task) -> Observation:
         """Start an episode of ``task``; returns its first observation.
 
-        Raises ReplayMismatch if an earlier episode of this task in the pool began with another one.
+        Raises ReplayMismatch if an earlier episode of this task in the pool had another first observation.
         """
         self._calls = []
         first = await self._call("reset", task)

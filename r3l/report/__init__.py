@@ -9,7 +9,7 @@ r3l/cli/table.py calls, in this order:
 3. ``scores.score_rows``: one row for each environment, method and task group, as in the csv file. Its
    ``_row`` takes the five rows to ``r3l.stats.intervals.seed_interval`` (mean and t-interval over seeds) and
    compares them with the baseline and with ``published`` numbers.
-4. ``paper_table.paper_table``: where the cell stands; ``labels.plus_minus``: its text.
+4. ``paper_table.paper_table``: the cell's row and column; ``labels.plus_minus``: its text.
 5. ``table.Table``: columns that fit the terminal; ``table.write``: CSV, Markdown and LaTeX.
 
 The other files:
@@ -23,7 +23,7 @@ The other files:
   predict), ``map_table``
 - one evaluation: ``protocol_scores``, ``reproduction`` (against the stored run); learning rates: ``tuning``
 - logged groups: ``trajectories`` (packed for the HTML page), ``trajectory_view`` (printed)
-- workflows: ``progress``, ``gpu_hours``; settings: ``options``; names and numbers in print: ``labels``
+- workflows: ``progress``, ``gpu_hours``; settings: ``options``; names and numbers as printed: ``labels``
 - ``figures`` and ``html`` take the same frame
 
 May import core, config, runs, evaluation, stats and workflow (the plan and its status); only the CLI imports

@@ -1,6 +1,6 @@
 """Budget parity: what each method's training cost, in the same units, seeds averaged.
 
-Tokens are of three kinds: sampled; scored (read for their log-probs alone: a teacher's contexts, the base
+Tokens are of three kinds: sampled; scored (only read for their log-probs: a teacher's contexts, the base
 checkpoint's pass for a KL); and trained.
 """
 
@@ -32,7 +32,7 @@ SUMS = {  # column: keys of result.json's budget
 }
 PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/collect", "seconds/train")
 KINDS = {"sampled": "generated_tokens", "scored": "scored_tokens", "trained": "trained_tokens"}
-COLUMNS = {  # in print: column
+COLUMNS = {  # printed name: column
     "success": "success",
     **KINDS,
     "x": "relative_generated",

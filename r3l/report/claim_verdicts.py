@@ -75,7 +75,7 @@ class ClaimVerdict:
 
     @property
     def verdict(self) -> str:
-        """The verdict in print.
+        """The verdict as printed.
 
         It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds`` (registered seeds are
         missing), ``inconclusive`` if unequal learning rates may explain the difference, or else a value of

@@ -31,7 +31,7 @@ RATE_NAMES = {*rates({})}
 
 
 def short_rate(rate: float) -> str:
-    """A learning rate in print, rounded to one digit: ``3e-4`` for 0.0003."""
+    """A learning rate as text, rounded to one digit: ``3e-4`` for 0.0003."""
     return f"{rate:.0e}".replace("e-0", "e-")
 
 
@@ -164,7 +164,7 @@ class TrainingTest(Strict):
 
 
 class ProbeTest(Strict):
-    """A measure of a probe, minus another one of the same probe (``minus``; None: nothing is subtracted).
+    """A measure of a probe, minus a second measure of it (``minus``; None: nothing is subtracted).
 
     The difference is one of means, not paired by task.
     """
@@ -298,7 +298,7 @@ class Claims(Strict):
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """``template`` with the names of ``values`` replaced; a text that is one name alone becomes the value
+    """``template`` with the names of ``values`` replaced; a text that is only a name becomes the value
     itself."""
     if isinstance(template, dict):
         return {key: _filled(value, values) for key, value in template.items()}

@@ -81,7 +81,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
 
 
 def _lines(rows: Sequence[ClaimVerdict]) -> list[list[ClaimVerdict]]:
-    """Each row is a line of its own; untested rows of a claim with equally many seeds planned share one."""
+    """Each row is a line, except that untested rows of a claim with equally many planned seeds share one."""
     lines: list[list[ClaimVerdict]] = []
     for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
         of_claim = list(same_claim)

@@ -75,7 +75,7 @@ class MethodComparison:
 
     @property
     def verdict(self) -> str:
-        """The verdict in print: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive`` (:class:`Verdict`).
+        """The printed verdict: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive`` (:class:`Verdict`).
 
         With too few seeds for a test, ``incomplete (2 common seeds)``.
         """

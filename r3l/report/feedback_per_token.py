@@ -64,7 +64,7 @@ NOTE = (
 class FeedbackRow:
     """One method in one environment. Without runs ``seeds`` is 0, and all that was measured is None.
 
-    - ``label``: the method's name in print
+    - ``label``: the method's printed name
     - ``feedback``: who wrote it: ``self`` (the model), ``environment``, perhaps with the model's share, or
       ``judge``; None: the method reads none
     - ``rate``, ``grpo_rate``: learning rates; None if the runs differ in it
@@ -162,7 +162,7 @@ def _no_runs(bench: Bench, method: str) -> FeedbackRow:
 def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tuple[str, pd.DataFrame]]:
     """The runs ``here`` of a method (or variant) for each writer of its feedback, each with its row's name.
 
-    At the learning rate ``rate`` where there are any, else at the method's own; a line for each seed.
+    At the learning rate ``rate`` if it has any, else at the method's own rate; a line for each seed.
     """
     # A variant that names another rate, or another writer of feedback, is the method itself.
     variants: dict[str, None] = {}
@@ -319,5 +319,5 @@ def _line(row: FeedbackRow) -> dict[str, Any]:
 
 
 def section(row: FeedbackRow) -> str:
-    """The environment and the base checkpoint of a row, in print."""
+    """The environment and the base checkpoint of a row, as text."""
     return f"{env_label(row.env)}, {row.model}" if row.model else env_label(row.env)

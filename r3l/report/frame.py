@@ -137,7 +137,7 @@ def _read_run(path: Path) -> list[Row]:
         group: scores["episodes"] for group, scores in evaluation["groups"].items()
     }:
         raise DataError(
-            f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
+            f"{path} does not belong to {name} next to it: evaluate the run again, r3l evaluate {run_dir}"
         )
 
     # The records of the run are in another folder if it was scored on a further task set.
@@ -279,7 +279,7 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             on = [f"{one['task_set']} ({one['task_set_sha256'][:12]})" for one in (run, other)]
             raise DataError(
                 f"{run['path']} was measured on task set {on[0]} and {other['path']} on {on[1]}; "
-                "they cannot stand in one table: evaluate both on one task set"
+                "they cannot be in one table: evaluate both on one task set"
             )
 
         # No second training has the same metrics, seconds included.
@@ -314,7 +314,7 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
         more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""
         raise DataError(
             f"{a} and {b} are the same method and seed{more}, but their episodes differ: name the runs that "
-            "are meant by their directories, in place of the whole folder, as in r3l table table1 "
+            "are meant by their directories, instead of the complete folder, as in r3l table table1 "
             "results/nano/alfworld/alfworld-1.5m-hints/my_method/seed* --results results/stored"
         )
     if copies:

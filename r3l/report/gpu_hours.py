@@ -157,7 +157,7 @@ def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:
-    """One sentence: GPU-hours of all runs, and how many of them follow from published numbers alone."""
+    """One sentence: GPU-hours of all runs, and how many of them follow only from published numbers."""
     total = sum(cost.gpu_hours for cost in run_costs)
     own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
     return (

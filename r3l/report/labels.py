@@ -1,4 +1,4 @@
-"""Names and numbers in print: environments, models, methods, teachers, seeds; intervals, p-values and minimum
+"""Printed names and numbers: environments, models, methods, teachers, seeds; intervals, p-values and minimum
 detectable effects (MDE).
 
 The teacher of a method, who wrote the feedback of its training, is a condition of its scores, shown with
@@ -18,8 +18,8 @@ from r3l.feedback.feedback import FeedbackSource
 from r3l.report.table import Cell, rounded
 from r3l.stats.comparison import ALPHA, POWER, Comparison
 
-DECIMALS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}  # of a mean in print, by its unit
-FEEDBACK = "feedback"  # the column in print
+DECIMALS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}  # of a printed mean, by its unit
+FEEDBACK = "feedback"  # the printed column
 FEEDBACK_NOTE = (
     "feedback: who wrote the reflections or critiques of training: the model itself (self), a critic "
     "scripted for the environment, or a judge. Rows with different teachers were trained under different "
@@ -28,7 +28,7 @@ FEEDBACK_NOTE = (
 # Counters of the texts that guide retries, by their author: twice the model, then twice the environment.
 WRITERS = [f"{text}/by_{who}" for who in ("model", "environment") for text in ("reflection", "critique")]
 TEST = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
-MDE = "MDE"  # the column in print
+MDE = "MDE"  # the printed column
 MDE_NOTE = (
     f"{MDE}: minimum detectable effect of so many seeds (paired t-test, {TEST}, from the standard "
     "deviation of the differences over seeds), in brackets with Holm's correction over this table; no "
@@ -152,7 +152,7 @@ def p_cell(p: float | None) -> Cell | None:
 
 
 def mde_text(*comparisons: Comparison) -> str:
-    """Minimum detectable effect in print: ``0.058 (0.112)``, in brackets with the correction over the table.
+    """Minimum detectable effect as text: ``0.058 (0.112)``, in brackets with the correction over the table.
 
     Empty without a test, ``no spread`` if the spread over seeds is unknown. Of several comparisons the
     smallest and the largest: ``0.014 to 0.135 (0.047 to 0.454)``.

@@ -31,7 +31,7 @@ class Expectation(TypedDict):
 
     ``early``, ``final``: None with too few comparisons (:func:`lines`) or without the measure. ``outside``:
     guided minus fresh is outside the ``range`` (lowest, highest) of the comparisons. ``nearest``: the two
-    that are nearest in guided minus fresh, in print.
+    that are nearest in guided minus fresh, as text.
     """
 
     early: Expected | None
@@ -78,7 +78,7 @@ def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) ->
 
 
 def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
-    """The last line of a probe in print: the expected differences, and the comparisons behind them.
+    """The last line of a printed probe: the expected differences, and the comparisons behind them.
 
     ``found``: :func:`expectation` at ``guided_minus_fresh``. Says why if nothing can be expected.
     """
@@ -108,7 +108,7 @@ def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
 
 
 def name_of(row: Comparison) -> str:
-    """A comparison's name in print: ``WebShop``, or ``WebShop, critic 0.33 wrong`` with a critic."""
+    """A comparison's printed name: ``WebShop``, or ``WebShop, critic 0.33 wrong`` with a critic."""
     if row["feedback"] == "self":
         return str(row["label"])
     wrong = row["feedback_corruption"]

@@ -46,7 +46,7 @@ COLUMNS = (
 class RunMeasure:
     """A number of one training run (:func:`measured`).
 
-    ``label``: its name in print. ``unit``: ``share``, ``turns``, ``tokens`` or ``s``. ``better``: which side
+    ``label``: its printed name. ``unit``: ``share``, ``turns``, ``tokens`` or ``s``. ``better``: which side
     is best, ``high`` or ``low``; empty: neither. ``caveat``: why ours and the published number cannot be
     compared.
     """

@@ -1,4 +1,4 @@
-"""Rows of scores in print: as papers print them (``paper_table``), and every row in full (``full_table``).
+"""Printed tables of scores: as papers print them (``paper_table``), and every row in full (``full_table``).
 
 A paper's table has a section a model, a row a method, a column a benchmark or a measure; published numbers
 stand below ours.
@@ -132,7 +132,7 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
         names_of_row = dict.fromkeys(by_state[True] or by_state[False])
         sections[section][label][FEEDBACK] = Cell("; ".join(names_of_row))
 
-    # A method that ran only in a later benchmark stands above the constant answer of an earlier one.
+    # A method that ran only in a later benchmark is above the constant answer of an earlier one.
     for cells_by_label in sections.values():
         if constant := cells_by_label.pop(CONSTANT_ANSWER_LABEL, None):
             cells_by_label[CONSTANT_ANSWER_LABEL] = constant

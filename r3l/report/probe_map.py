@@ -59,7 +59,7 @@ Measured = Annotated[float | None, BeforeValidator(_empty_is_none)]  # None: not
 class MapRow(Strict):
     """A line of map.csv: R3L minus GRPO from one probed checkpoint, with 95 % bounds (``_low``, ``_high``).
 
-    - ``label``: the environment's name in print; ``parameters``: number of the model's weights
+    - ``label``: the environment's printed name; ``parameters``: number of the model's weights
     - ``seeds``: number of seeds that both methods have
     - ``part``: the stored runs that the line is from: ``main`` (the main experiment), ``curves``,
       ``hint_gap`` or ``map`` (a registered experiment's own folder)

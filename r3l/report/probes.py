@@ -75,7 +75,7 @@ class ProbeResult(TypedDict):
     """The keys of a probe's result file that tables and figures read (results/probe/*.json).
 
     A probe measures a fixed model without training; r3l.probe.result writes the file. ``label``: the
-    environment's name in print. ``measures``: by key of r3l.probe.measures.SECTIONS.
+    printed name of the environment. ``measures``: by key of r3l.probe.measures.SECTIONS.
     """
 
     env: str

@@ -29,7 +29,7 @@ from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
-CONSTANT_ANSWER_LABEL = "Constant answer"  # in print, in place of a method
+CONSTANT_ANSWER_LABEL = "Constant answer"  # printed instead of a method's name
 INTERVAL = ("mean", "low", "high", "interval")
 PLAYED = ("rollouts", "env_steps")  # counters of training
 PLACE = ("tier", "tier_label", "env", "model")
@@ -144,7 +144,7 @@ def _row(
     first, done = seeds.iloc[0], len(seeds)
     success = seed_interval(scores_S_T(seeds))
 
-    # What stands beside it: what was played, who taught, what training cost.
+    # Further columns: what was played, who taught, what training cost.
     episodes = int(seeds.episodes.sum())
     warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
     row = {

@@ -339,7 +339,7 @@ def to_latex(table: Table) -> str:
     shown, start = _frame(table, text), 0
     shown.columns = [tex(name) for name in shown.columns]
     for section in table.sections:
-        # What stands before a row is written into its first cell: a rule, and the title across all columns.
+        # Text before a row is written into its first cell: a rule, and the title across all columns.
         rule = "\\midrule\n" if start else ""
         title = f"\\multicolumn{{{len(table.names)}}}{{l}}{{\\textit{{{tex(section.title)}}}}} \\\\\n"
         shown.iloc[start, 0] = rule + (title if section.title else "") + str(shown.iloc[start, 0])

@@ -26,7 +26,7 @@ from r3l.report.updates import training_of, updates
 from r3l.runs.metrics import TEACHER_CONTEXTS
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
-TEACHERS = {  # what a teacher of a probe sees, in print, by its name in stored files
+TEACHERS = {  # printed name of what a teacher of a probe sees, by its name in stored files
     "solution": "a solved attempt",
     "reflection": "the model's reflection",
 }
@@ -50,7 +50,7 @@ class TeacherRow:
     - ``difference``: ``solved`` minus ``failed``, with its 95 % interval ``low`` to ``high``; all None if not
       measured
     - ``over``, ``count``: unit of the interval's sample (``seeds`` or ``tasks``), and their number
-    - ``label``: the method's name in print, or which probe it is
+    - ``label``: the method's printed name, or which probe it is
     - ``shown``: share of the teacher's prompts that contain the hint
     - ``grad_share``, ``grad_cosine``: the teacher's share in the gradient of training, and the cosine between
       its part and the rest; None if not recorded

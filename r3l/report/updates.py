@@ -162,7 +162,7 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     """The rows of ``runs`` of ``method`` that were trained with the learning rate ``rate``.
 
-    Under the method's own name, or as its variant that changes this rate alone.
+    Under the method's own name, or as its variant that changes only this rate.
     """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
     with_rate = [

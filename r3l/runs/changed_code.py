@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def set_aside_changed(run_dir: Path, run: Run) -> None:
     """Rename ``run_dir``, with a warning, if it holds the same run made by other versions of user code.
 
-    The run then starts again, and does not mix results of two versions. Any other directory is left alone,
+    The run then starts again, and does not mix results of two versions. Any other directory is not changed,
     also one without a manifest. Raises DataError for a damaged manifest, ConfigError for settings in it that
     are not valid, RunDirectoryError if another process holds the directory.
     """

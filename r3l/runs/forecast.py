@@ -126,7 +126,7 @@ def find(run: Run, results: Path) -> Forecast | None:
 
 
 def sentences(forecast: Forecast, steps: int) -> str:
-    """The forecast of a training of ``steps`` steps in print: two lines, the total and each phase's time."""
+    """The forecast of a training of ``steps`` steps as text: two lines, the total and each phase's time."""
     phases = {"collect": forecast["collect"], "train": forecast["train"], "between": forecast["between"]}
     step = sum(phases.values())
     parts = [f"{phase} {_spelled(duration)}" for phase, duration in phases.items()]

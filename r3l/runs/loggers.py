@@ -1,8 +1,8 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, and W&B (offline).
 
 In W&B all runs of a tier are one project (``r3l-nano``), named by environment, model, method and seed; the
-seeds of a cell are a group. A run's id there is its fingerprint: synchronising a resumed run updates it, and
-a run with another setting is another one. TensorBoard has no projects: ``--logdir results`` shows all runs.
+seeds of a cell are a group. A run's id in W&B is its fingerprint: synchronising a resumed run updates it, and
+a run with another setting is a new one. TensorBoard has no projects: ``--logdir results`` shows all runs.
 
 Tables and figures read metrics.jsonl itself. A copy is written again from its first line whenever a command
 opens it, so that resumed and repeated steps cannot be in it twice; training then adds each step.

@@ -141,7 +141,7 @@ _DECLARED = (
     Metric("prefix/tokens", "tokens", TOTAL, "sampled tokens before the first turn of the earliest retry"),
     Metric("prefix/pushed_down", "tokens", TOTAL, "such tokens that train with a negative advantage"),
     Metric("tokens/trained", "tokens", TOTAL, "tokens that carry gradient, imitated ones included"),
-    Metric(SCORED_TOKENS, "tokens", TOTAL, "tokens that are read for log-probs alone: teachers' contexts"),
+    Metric(SCORED_TOKENS, "tokens", TOTAL, "tokens that are only read for log-probs: teachers' contexts"),
     Metric("tokens/forwarded", "tokens", TOTAL, "tokens of the rows of an update, prompts included"),
     Metric("prompt/rollout", "tokens", TOTAL, "prompt tokens of base rollouts, each counted once per dialog"),
     Metric("prompt/reflection", "tokens", TOTAL, "prompt tokens of reflections"),

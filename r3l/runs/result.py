@@ -22,7 +22,7 @@ FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 class RunIdentity(TypedDict):
     """The keys of a result or an evaluation that say which run it is of.
 
-    ``cell``: tier/env/model/method. ``label``, ``method_label``: names of tier and method in print.
+    ``cell``: tier/env/model/method. ``label``, ``method_label``: printed names of tier and method.
     """
 
     schema: int

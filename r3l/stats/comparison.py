@@ -233,7 +233,7 @@ class Comparison:
 
     ``p_adjusted``: the corrected p-value; None without a test. ``alpha``: level of the family's test;
     ``level``: bound that the correction leaves for an uncorrected p-value. ``mde``: minimum detectable effect
-    of this comparison alone, at alpha, None without a known spread; ``mde_adjusted``: the same at ``level``,
+    of only this comparison, at alpha, None without a known spread; ``mde_adjusted``: the same at ``level``,
     None without a test as well.
     """
 

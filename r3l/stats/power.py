@@ -68,7 +68,7 @@ class StoppingRule:
     ``block``: seeds of a block; ``most``: seeds after which no further block is run; ``alpha``: level of the
     test after it, two-sided.
 
-    The rule looks at the spread over seeds alone, never at the difference itself. It still stops more often
+    The rule looks only at the spread over seeds, never at the difference itself. It still stops more often
     where chance has made the spread small: in simulations with normal differences a test at 5 % after it
     errs in up to 7.5 % of all cases, one at ``alpha`` = 3 % in up to 4.8 %.
     """

@@ -85,7 +85,7 @@ class WorkflowConfig(Strict):
         return [model for model in self.models if not table.models or model in table.models]
 
     def question_sets(self, table: TableConfig, env: str) -> dict[str, str]:
-        """Further task sets on which runs of ``table`` in ``env`` are scored: task set -> its name in print.
+        """Further task sets on which runs of ``table`` in ``env`` are scored: task set -> its printed name.
 
         {} unless the table asks for them and the environment has some in this tier.
         """

@@ -129,5 +129,5 @@ def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
 def test_an_evaluation_of_other_episodes_than_those_beside_it_is_refused(tmp_path):
     path = write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0])
     rewrite(path.with_name("episodes.jsonl"), "")
-    with pytest.raises(DataError, match="not of the episodes beside it"):
+    with pytest.raises(DataError, match="does not belong to episodes.* next to it"):
         read_runs([path])

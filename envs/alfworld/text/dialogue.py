@@ -139,7 +139,7 @@ class AlfworldDialogue(TaggedDialogue):
         return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic's judgement of an episode, made from its texts alone.
+        """The scripted critic's judgement of an episode, made only from its texts.
 
         None for a crowd-sourced task sentence, which the critic cannot parse.
         """

@@ -148,7 +148,7 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """
     if "operations" not in task.payload:
         return None
-    # Compare line by line; None stands for the answer. ``value``: the right result so far.
+    # Compare line by line; None means the answer. ``value``: the right result so far.
     right = solution(task)
     value = int(task.payload["start"])
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):

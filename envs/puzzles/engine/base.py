@@ -149,7 +149,7 @@ class Puzzle(ABC):
 
         An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
         right; if no mistake is possible after them, the rest is right too. The same generator state gives the
-        same mistake, so a generator that is seeded by the problem alone makes it systematic. Raises DataError
+        same mistake, so a generator that is seeded only by the problem makes it systematic. Raises DataError
         if ``after`` is 0 and no misreading of the problem leads to a wrong answer.
         """
         careful = self.work(data)

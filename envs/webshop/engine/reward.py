@@ -102,7 +102,7 @@ def type_score(same_query: bool, same_category: bool, title: float) -> float:
 def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[str]) -> int:
     """Number of wanted option values that are similar to a chosen one.
 
-    A value that names a colour is compared by the colour alone.
+    A value that names a colour is compared only by the colour.
     """
     values = [color_of(value) for value in chosen]
     matched = 0

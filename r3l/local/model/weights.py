@@ -24,7 +24,7 @@ GENERATION = "generation_config.json"
 class CausalLM(nn.Module):
     """Weights of a causal language model, with the part of transformers' interface that the engine uses.
 
-    It has no forward pass of its own: r3l.local.model.forward computes with its weights.
+    It has no forward pass: r3l.local.model.forward computes with its weights.
     """
 
     def __init__(self, folder: Path, config: Any) -> None:

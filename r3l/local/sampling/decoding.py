@@ -109,7 +109,7 @@ class Decoder(ABC):
     """Samples one batch of responses: a forward pass over the prompts' pending tokens, then one per token.
 
     A token is drawn by inverting its cumulative distribution, in float64, at a uniform number that is seeded
-    by the response alone. So apart from rounding, a row's tokens do not depend on the rest of its batch. All
+    only by the response. So, apart from rounding, a row's tokens do not depend on the rest of its batch. All
     decoders use the same draws, so that they can be compared with each other. ``end_id``: fills padding.
     ``counts``: gets ``encoded`` (prompt tokens) and ``forwards`` (passes) added.
     """

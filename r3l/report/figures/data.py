@@ -19,7 +19,7 @@ from r3l.workflow.plan import TableConfig
 class Bench:
     """The runs of one environment in a figure.
 
-    ``label``: the environment's name in print. ``rows``: one for each run and task group (r3l.report.frame).
+    ``label``: the environment's printed name. ``rows``: one for each run and task group (r3l.report.frame).
     ``order``: the figure's methods, in order.
     """
 

@@ -258,7 +258,7 @@ def note(figure: Figure, text: str, **options: Any) -> None:
 
 
 def seeds(shown: Shown) -> str:
-    """The seeds in the figure in print, ``seeds 0 to 4``; if methods have different numbers, also these."""
+    """The seeds in the figure as text, ``seeds 0 to 4``, and their numbers if these differ by method."""
     numbers = sorted(set(map(int, shown.runs.seed)))
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
     listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"

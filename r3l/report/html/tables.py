@@ -1,4 +1,4 @@
-"""Tables of the HTML report alone: how episodes ended, what was invalid or dropped, settings and options."""
+"""Tables only of the HTML report: how episodes ended, what was invalid or dropped, settings and options."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def endings(runs: pd.DataFrame) -> list[Table]:
         ),
         _counts(
             "Answers in feedback",
-            "Reflections and critiques on tasks with a known answer. told: it stands neither in the problem "
-            "nor in the attempt, and a teacher's text is not used; quoted: it stands there too. Older runs "
-            "searched reflections only and did not tell the two apart.",
+            "Reflections and critiques on tasks with a known answer. told: the answer is neither in the "
+            "problem nor in the attempt, and a teacher's text is not used; quoted: it is in one of them. "
+            "Older runs searched only reflections and did not distinguish the two.",
             runs,
             [_answers(count) for count in counts],
         ),
@@ -119,7 +119,7 @@ def settings(runs: pd.DataFrame) -> Table:
         text("engine", 5),
     ]
     note = (
-        "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
+        "From the manifests. Complete settings of a run are under Runs; what an option means is shown below."
     )
     return table("In force", columns, list(rows), note)
 
