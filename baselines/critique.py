@@ -47,8 +47,8 @@ class GuidingCritique:
 class SecondTry:
     """An attempt and, if it failed, its critique and a second attempt from the start under that critique.
 
-    ``critique`` is None if the attempt succeeded, its environment broke down, or the critique is invalid;
-    ``second`` then too, and if the environment broke down in it.
+    ``critique`` is None if the attempt succeeded, its environment broke down, or the critique is invalid.
+    ``second`` is None if ``critique`` is, or if the environment broke down in the second attempt.
     """
 
     first: Trajectory

@@ -28,8 +28,8 @@ class RestartSettings(ReflectionSettings, RetrySettings):
 class ReflectedAttempt:
     """A rollout and, if it failed, the reflection on it and the retry from the start that it guides.
 
-    ``reflection`` and ``retry`` are None after a success or a failure of the environment; ``retry`` also if
-    the reflection is invalid or finds nothing to improve, or if none was wanted.
+    ``reflection`` is None if the rollout succeeded or its environment failed. ``retry`` is None in the same
+    cases, if the reflection is invalid or finds nothing to improve, and if no retry was wanted.
     """
 
     first: Trajectory
@@ -40,11 +40,11 @@ class ReflectedAttempt:
 async def reflect_and_restart(
     ctx: RolloutContext, task: Task, settings: RestartSettings, retries: bool, member: int
 ) -> ReflectedAttempt:
-    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start under that.
+    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry under the reflection.
 
-    There is no retry if the reflection is invalid or finds nothing to improve, and no reflection if the
-    environment failed. ``member``: index of the rollout within its task, part of its seed address.
-    All is counted and logged in ``ctx``.
+    A retry starts over. There is none if the reflection is invalid or finds nothing to improve, and no
+    reflection if the environment failed. ``member``: index of the rollout within its task, part of its seed
+    address. All is counted and logged in ``ctx``.
     """
     episode = await play(ctx, task, member)
     first = episode.trajectory

@@ -43,8 +43,8 @@ class ReinforcePP(GRPO):
     def step_advantages(self, groups: Sequence[Group]) -> list[np.ndarray]:
         """(r - mean) / (std + 1e-6), one array (G,) per group; mean and std are over all tokens that train.
 
-        r is the return of the token's trajectory, with ``baseline: group_mean`` minus its group's mean. All
-        zeros if every token has the same r.
+        r is the return of the token's trajectory; with ``baseline: group_mean`` its group's mean is
+        subtracted. Advantages are 0 if every token has the same r.
         """
         rewards = [group.returns_G() for group in groups]
         if self.settings.baseline == "group_mean":

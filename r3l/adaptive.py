@@ -55,7 +55,7 @@ class AdaptiveSettings(R3LSettings):
 class AdaptiveR3L(R3L):
     """R3L that reflects on each of its attempts only with probability :meth:`share`, estimated as it trains.
 
-    The fewer it reflects on, the more of its N rollouts are fresh attempts in place of retries.
+    The fewer it reflects on, the more of its N rollouts are fresh attempts instead of retries.
     """
 
     Settings = AdaptiveSettings

@@ -234,10 +234,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return groups
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Number of rollouts of ``task`` to reflect on in this step: :attr:`reflected`, or 0 when it is late.
+        """Number of rollouts of ``task`` to reflect on in this step: :attr:`reflected`, or 0 late in the run.
 
-        Late is when more than the share ``retries_until`` (a setting) of training is done. ``task`` is not
-        used here; a subclass may adapt the number to it.
+        It is 0 once more than the share ``retries_until`` (a setting) of training is done. ``task`` is not
+        used; a subclass may adapt the number to it.
         """
         return self.reflected if ctx.progress <= self.settings.retries_until else 0
 

@@ -120,8 +120,8 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
 class Gymnasium(TextGames[GymnasiumArguments]):
     """The environment that ``gymnasium.make(**make)`` creates, played by text as in :class:`TextGames`.
 
-    A response has in tags the name of a discrete action (``actions``) or the numbers of an action; an action
-    that is a text is the response itself. Spaces of :data:`OTHER_SPACES` are refused.
+    A response contains, in tags, the name of a discrete action (``actions``) or the numbers of an action. If
+    actions are texts, the response itself is the action. Spaces of :data:`OTHER_SPACES` are refused.
     """
 
     arguments = GymnasiumArguments

@@ -136,9 +136,9 @@ class AlfworldExpert(ScriptedExpert):
     ) -> str:
         """A correct action, or with probability ``error_model.rate`` a superfluous admissible one.
 
-        A wrong one is mostly a needless walk; without a correct action it always takes one. If
-        ``error_model.overlooks``, the agent forgets to clean, heat or cool the object. ``actions``: the
-        earlier ones of the episode.
+        Most wrong actions are needless walks; if no correct action is known, the action is always a wrong
+        one. With ``error_model.overlooks`` the agent forgets to clean, heat or cool the object. ``actions``:
+        the earlier actions of the episode.
         """
         expert = self
         if error_model.overlooks and self.holding and kind_of(self.holding) == self.goal.object:

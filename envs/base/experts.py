@@ -113,9 +113,9 @@ class ScriptedExpert(ABC):
         return not now.admissible or action in now.admissible
 
     def suggested_at_limit(self) -> list[str]:
-        """The correct actions at the current turn, which a critique suggests if turns ran out.
+        """The correct actions at the current turn, which a critique suggests if turns ran out; [] by default.
 
-        A critique uses those at the last turn, and only if no action was wrong. By default [].
+        It is called at the last turn of an episode in which no action was wrong.
         """
         return []
 

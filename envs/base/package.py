@@ -79,7 +79,7 @@ def split_and_group(task_set: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """The constant answer that solves most tasks: what a model reaches that ignores the problem.
+    """The constant answer that solves most tasks: the score of a model that ignores the problem.
 
     ``success``: its success rate per task group, and for ``all``.
     """

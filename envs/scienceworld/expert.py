@@ -181,7 +181,8 @@ def expert_of(task: Task, first: str) -> ScienceWorldExpert:
 def plan(expert: ScienceWorldExpert) -> list[str]:
     """The correct actions from here on, in order; [] if everything is done or the task has failed.
 
-    The solution's actions that are not done, with a ``teleport to`` before each in another place.
+    They are the solution's actions that are not done yet, with a ``teleport to`` before each that is done in
+    another place.
     """
     if expert.failed:
         return []

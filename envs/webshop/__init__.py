@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class WebshopOptions(TaggedOptions):
     """Settings of the environment.
 
-    ``penalty`` is subtracted for a last action that the page does not have and for a response that ends the
-    episode (malformed, repeated). The released code subtracts 0.1 and so ranks them below using up the
-    limit, 0 (audit B-20). ``refused``: rule for impossible actions. For ``shop``, an action is impossible
-    if it does nothing. The ``released`` code validates actions before it sends them: it refuses a search on
-    a page without a search bar, and an action that passes costs nothing even if it does nothing.
+    ``penalty`` is subtracted for a last action that the page does not have, and for a response that ends the
+    episode (malformed, repeated). The released code subtracts 0.1, so that these episodes get less reward
+    than episodes that reach the turn limit, which get 0 (audit B-20).
+
+    ``refused``: rule for impossible actions. Under ``shop`` an action is impossible if it does nothing. Under
+    ``released`` a validator, as in the released code, decides before an action is sent: it refuses a search
+    on a page without a search bar, and an action that it accepts costs nothing even if it does nothing.
     """
 
     penalty: float = option(

@@ -272,10 +272,10 @@ def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> 
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:
-    """The methods to compare ``method`` with: those that ``against`` lists, or for ``all`` those of Table 1.
+    """The methods to compare ``method`` with: the comma-separated ``against``, or for ``all`` Table 1's.
 
-    ``against`` is comma-separated; ``method`` itself is left out. The names are not looked up. Raises
-    ConfigError if none is left, or for an empty or repeated name.
+    ``method`` itself is left out. The names are not looked up. Raises ConfigError if none is left, or for an
+    empty or repeated name.
     """
     from r3l.workflow import plan
 

@@ -255,7 +255,7 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
 
 
 def several_protocols(entry: EvaluationRequest) -> list[str]:
-    """The protocols to compare, each once: those of ``NAME,NAME``, or for ``all`` the environment's.
+    """The protocols to compare, each once: the names in ``NAME,NAME``, or for ``all`` the environment's.
 
     [] if the request has one protocol or none. Raises ConfigError for ``all`` if the environment has none.
     """

@@ -18,7 +18,7 @@ def methods(
     tier: Tier = "nano",
     as_json: AsJson = False,
 ) -> None:
-    """List the methods; with names, the settings of these, with a column for each profile.
+    """List the methods; with names, list these methods' settings, with a column for each profile.
 
     Example: `r3l list methods`
 
@@ -43,7 +43,7 @@ def envs(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the environments and their tiers; with names, the task sets and limits of these in each tier.
+    """List the environments and their tiers; with names, list their task sets and limits in each tier.
 
     Example: `r3l list envs`
 

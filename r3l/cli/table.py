@@ -167,8 +167,8 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     """Compare R3L's lead over GRPO with what probes measured, and print the rule by which `r3l probe`
     predicts it.
 
-    Of the runs and probes under --results, by default the stored ones. --out results/stored/map.csv extends
-    the rule.
+    Reads the runs and probes under --results, by default the stored ones. --out results/stored/map.csv
+    extends the rule.
 
     Example: `r3l table map`
     """

@@ -37,8 +37,8 @@ def explained(
 ) -> list[Explained]:
     """Every value of the run that :func:`resolve` makes of the same arguments, and what sets each of them.
 
-    In the order of Run, then the method's settings; defaults too. Raises ConfigError for an unknown name, key
-    or value.
+    They are in the order of Run, followed by the method's settings; defaults are included. Raises ConfigError
+    for an unknown name, key or value.
     """
     run = resolve(tier, env, method, seed, model, overrides)
     _, layers = layers_of(tier, env, method, model, overrides)

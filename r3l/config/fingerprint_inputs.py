@@ -67,8 +67,8 @@ def fingerprint_inputs(
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
     """An identity of the base checkpoint in ``inputs`` (:func:`fingerprint_inputs`), for comparing runs.
 
-    The digest of its weights; for a model of the hub the revision, else the name. None if it is the result of
-    an SFT that is not made yet.
+    It is the digest of its weights; for a model of the hub the revision, or without a known revision the
+    name. None if the base checkpoint is the result of an SFT that is not made yet.
     """
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])

@@ -41,8 +41,8 @@ DIGITS = 12
 class ProtocolConfig(Strict):
     """configs/protocols/<env>/<name>.yaml: the rules of a published evaluation, which decide its score.
 
-    ``label``: its printed name. ``sources``: where the values come from; a file without a source for
-    ``success``, ``examples`` or a key of ``set`` is refused, and one whose ``set`` lacks a key of REQUIRED.
+    ``label``: its printed name. ``sources``: where the values come from. A file is refused if it has no
+    source for ``success``, ``examples`` or a key of ``set``, or if its ``set`` lacks a key of REQUIRED.
     """
 
     protocol: str

@@ -349,7 +349,8 @@ def _check_combination(run: Run, method: Method) -> None:
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     """The author of the feedback that a method or variant learns from; None if it reads none.
 
-    Only from its files and its changes, for any environment and model. Raises ConfigError.
+    It is read only from the method's files and its changes, not for a particular environment or model. Raises
+    ConfigError for an unknown name or a wrong value.
     """
     settings = settings_in(row.method, Scope(tier, profile_of(row)))
     for key, value in changed_values(row, row.changes).items():

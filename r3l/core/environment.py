@@ -215,8 +215,8 @@ class Dialogue(Protocol):
     - ``stop``: whether a turn is a complete response or one line of it.
     - ``suggestion_optional``: the released code accepts reflections without a suggestion here
       (docs/audit.md, B-41).
-    - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none. Read
-      only under the rules ``released_lenient``.
+    - ``retry_tolerates``: errors that only cost a turn in a retry under the rules ``released_lenient``, as in
+      the released code (B-7); empty in most environments.
     - ``lenient``: no response ends an episode; the environment answers every one.
     - ``history``: each turn is a new prompt (``fresh``) that shows that many earlier turns; None: one dialog
       grows.

@@ -28,8 +28,8 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
 
     Raises ContractError if they are no list of Group, or a field of one has a wrong type or length.
     Trajectories that ended by an error inside the environment (``failed``) are left out: their reward says
-    nothing about the policy. A policy group of which one trajectory or none is then left is dropped, since it
-    compares nothing; another group is dropped if none is left.
+    nothing about the policy. After that a policy group with fewer than two trajectories is dropped, since it
+    compares nothing; another group is dropped if it is empty.
     """
     groups = await method.explore(task, ctx)
     who = name_of_method(method)
@@ -61,8 +61,8 @@ def kept(method: Method, groups: Sequence[Group]) -> bool:
 def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
     """Call ``method.step_advantages`` and return the advantage of each trajectory, one list per group.
 
-    ``groups``: those that train by policy gradient. An advantage is a number, or an array with one number per
-    token of its trajectory. Raises ContractError for anything else, and for a wrong number of them.
+    ``groups``: groups that train by policy gradient. An advantage is a number, or an array with one number
+    per token of its trajectory. Raises ContractError for anything else, and for a wrong number of them.
     """
     of_groups = method.step_advantages(groups)
     who = name_of_method(method)

@@ -94,7 +94,7 @@ class Conversation(Protocol):
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next assistant message and append it; its draws are seeded by ``address``.
 
-        If the dialog no longer fits the model: an empty message with ``FinishReason.CONTEXT``.
+        If the dialog no longer fits the model, the message is empty, with ``FinishReason.CONTEXT``.
         """
         ...
 

@@ -44,11 +44,11 @@ def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
 def load_tokenizer(where: str) -> Any:
     """Load the tokenizer of the model in folder ``where`` (or a hub id).
 
-    If its tokenizer_config.json names the class PreTrainedTokenizerFast or TokenizersBackend, as that of this
-    project's own models does, exactly as its file defines it; else by AutoTokenizer. For some architectures,
-    such as Qwen2, AutoTokenizer of transformers 5 replaces the word splitting in the file by its own, which
-    would split the numbers of those models. Raises ValueError if tokenizer_config.json is not a JSON object,
-    and what :func:`pretrained` raises.
+    If tokenizer_config.json names the class PreTrainedTokenizerFast or TokenizersBackend, as in this
+    project's own models, the tokenizer is exactly what its file defines; otherwise AutoTokenizer loads it.
+    (For some architectures, such as Qwen2, AutoTokenizer of transformers 5 replaces the word splitting in the
+    file by its own, which would split the numbers of our models.) Raises ValueError if tokenizer_config.json
+    is not a JSON object, and what :func:`pretrained` raises.
     """
     path = Path(where) / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

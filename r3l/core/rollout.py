@@ -138,8 +138,8 @@ class RolloutContext:
 
         ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Its sampled
         tokens are added to ``tokens/<purpose>`` and ``tokens/generated``, the prompt tokens read for it to
-        ``prompt/<purpose>``. An empty response with ``FinishReason.CONTEXT`` if the dialog no longer fits the
-        model. Raises NonFiniteError, which names the address, if a log-prob is not finite.
+        ``prompt/<purpose>``. If the dialog no longer fits the model, the response is empty, with
+        ``FinishReason.CONTEXT``. Raises NonFiniteError, which names the address, if a log-prob is not finite.
         """
         address = (*self.address, purpose, *where)
         completion = await conversation.respond(sampling, address)

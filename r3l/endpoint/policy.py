@@ -253,8 +253,8 @@ class TokenConversation(TokenDialog):
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Request the next response, seeded by ``address``, and append it.
 
-        If the context is full: an empty one with ``FinishReason.CONTEXT``, which is not appended. Raises
-        ServerError if the request fails otherwise.
+        If the context is full, it returns an empty response with ``FinishReason.CONTEXT`` and appends
+        nothing. Raises ServerError if the request fails otherwise.
         """
         prompt = self._advance()
         context_full = Completion("", (), (), (), FinishReason.CONTEXT)

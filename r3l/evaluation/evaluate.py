@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 def checkpoint_of(run_dir: Path) -> str | None:
     """The folder or hub id of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
 
-    A run that trained nothing has its base checkpoint. None if the model was at a server. Raises
-    CheckpointError if the weights there are not those that result.json names by their digest.
+    The latter is for a run that trained nothing. None if the model was at a server. Raises CheckpointError if
+    the weights do not have the digest in result.json.
     """
     result = read_json(run_dir / RESULT, Result)
     if result["checkpoint_sha256"] is None:

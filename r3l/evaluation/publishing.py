@@ -154,7 +154,7 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
 def model_card(run_dir: Path) -> str:
     """The model card of an evaluated run: Markdown with a YAML header, as the Hugging Face hub reads it.
 
-    From the run's manifest, result, evaluation and episodes; nothing is written.
+    It is made from the run's manifest, result, evaluation and episodes; nothing is written.
     """
     manifest = read_json(run_dir / MANIFEST, Manifest)
     evaluation = read_json(run_dir / EVALUATION, Evaluation)

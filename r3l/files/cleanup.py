@@ -44,8 +44,9 @@ def remove_unfinished(*folders: Path) -> None:
 def remove_unused(folder: Path, days: int) -> None:
     """Remove the files in ``folder``, at any depth, that were not modified for ``days`` days.
 
-    Looks at most once a day, by the time of the file ``.looked`` that it writes there. A cache whose reader
-    sets the time of each file that it reads so keeps what is in use. A file that cannot be removed stays.
+    It looks at most once a day: it writes a file ``.looked`` into ``folder`` and reads its time. If the
+    reader of a cache sets the time of each file that it reads, files in use stay. A file that cannot be
+    removed stays.
     """
     looked = folder / ".looked"
     with suppress(OSError):

@@ -50,10 +50,11 @@ def recorded_digests(folder: Path) -> dict[str, str]:
 def altered(
     folder: Path, expected: Iterable[str] = (), contents: dict[str, bytes] | None = None
 ) -> list[str]:
-    """Names of files that changed or are missing, or are ``expected`` and have no digest; [] if all is well.
+    """Names of files that do not have their digest in the folder's SHA256SUMS; [] if all files have it.
 
-    By the folder's SHA256SUMS; ``[SHA256SUMS]`` if that is missing, empty or cannot be read. ``contents``:
-    gets the bytes of every file that is read, by name, for callers that parse small files afterwards.
+    Files that are missing, and ``expected`` files without a digest, are among them. Returns ``[SHA256SUMS]``
+    if that file is missing, empty or cannot be read. ``contents`` gets the bytes of every file that is read,
+    by name, for callers that parse small files afterwards.
     """
     recorded = recorded_digests(folder)
     if not recorded:

@@ -72,9 +72,9 @@ def read_json(path: Path, model: type[T], content: bytes | None = None) -> T: ..
 def read_json(path: Path, model: Any = Any, content: bytes | None = None) -> Any:
     """Parse a JSON file; ``content``: its bytes, if the caller has read them.
 
-    Raises DataError naming the file if it is missing, damaged, or not of ``model``, OSError if it cannot be
-    read for another reason. Values are checked, not converted, and further keys are allowed; without
-    ``model`` anything passes.
+    Raises DataError naming the file if it is missing or damaged, or if its content is not of type ``model``;
+    OSError if it cannot be read for another reason. Values are checked, not converted, and further keys are
+    allowed; without ``model`` nothing is checked.
     """
     try:
         content = path.read_bytes() if content is None else content
@@ -124,7 +124,7 @@ def read_jsonl_columns(
     :func:`read_jsonl`.
 
     Columns are kept in the cache folder, since unpacking and checking the lines again takes ten times as
-    long. Their key is the sha256 of the file's bytes and of what ``model`` checks, so a changed file or a
+    long. Their key is the sha256 of the file's bytes and of what ``model`` checks, so a changed file or
     another model is read again. Columns that were not read for 30 days are removed.
     """
     if content is None:

@@ -333,8 +333,8 @@ def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     """Restore everything but the model's own weights from a checkpoint: ``trainer`` continues after ``step``.
 
-    That is the optimiser's state and, if the trainer has them, the weights of a separate sampler and of an
-    averaging teacher. The files are not checked here: :func:`last_good` has checked their digests.
+    It restores the optimiser's state and, if the trainer has them, the weights of a separate sampler and of
+    an averaging teacher. The digests of the files must have been checked (:func:`last_good`).
     """
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):

@@ -83,7 +83,7 @@ def return_freed_memory() -> None:
 def use_onednn(wanted: bool) -> None:
     """Let torch multiply this process's float32 matrices by oneDNN from now on, or by MKL.
 
-    oneDNN only if ``wanted``, and if its products have float32 precision here (:func:`is_exact`).
+    It takes oneDNN only if ``wanted``, and if its products have float32 precision (:func:`is_exact`).
     """
     # oneDNN keeps the code of 1,024 shapes by default: after 80 updates a nano run had 905 MB, with 128
     # shapes 727 MB, in the same processor time. It reads the variable at its first product.

@@ -29,8 +29,8 @@ class ReleasedPrompts:
     def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
         """Strings in ``function`` of the environment's ``utils.py`` with exactly these f-string expressions.
 
-        In order of appearance, at least one (else ConfigError). ``used``: only strings that are assigned to
-        this variable ("return": that are returned).
+        They are in order of appearance. ``used``: only strings that are assigned to this variable ("return":
+        that are returned). Raises ConfigError if there is none.
         """
         return texts(self._utils, function, *fields, used=used)
 

@@ -91,9 +91,9 @@ def render(path: str, **values: object) -> str:
 def texts(path: str, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
     """Strings in ``function`` of the Python file ``path`` of the released code, in order of appearance.
 
-    Only strings whose f-string expressions are exactly ``fields`` (source texts, in any order) and, if
-    ``used`` is given, whose :attr:`Text.used` it is. Raises ConfigError if there is none, if there is no
-    clone, or if the file is not the released one.
+    Only strings count whose f-string expressions are exactly ``fields`` (source texts, in any order) and, if
+    ``used`` is given, whose attribute ``used`` (:class:`Text`) is equal to it. Raises ConfigError if there is
+    no such string or no clone, or if the file is not the released one.
     """
     strings = [text for text in _strings(path, function) if used in (None, text.used)]
     found = tuple(text for text in strings if text.fields == frozenset(fields))

@@ -66,10 +66,10 @@ def bounded_share(measure: Measure) -> Measure:
 
 
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of ``column``, differences of two successes, each -1, 0 or 1, with an interval over tasks.
+    """Mean of ``column``, differences of two successes (-1, 0 or 1), with a bootstrap interval over tasks.
 
-    That is the bootstrap's. If all tasks have the same difference, the bootstrap has no width; each bound is
-    then as far away as Wilson's upper bound for the share of an event that no task showed, at most -1 or 1.
+    If all tasks have the same difference, a bootstrap interval has no width. The bounds are then the mean
+    minus and plus Wilson's upper bound for the share of an event that no task showed, limited to -1 and 1.
     """
     measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:

@@ -67,9 +67,10 @@ class RecordedEnvironment:
     def rewind(self, turn: int) -> Observation:
         """Go back to the state after the first ``turn`` recorded actions; returns its observation.
 
-        By the engine's snapshot if there is one, else by a reset and the same actions. Raises ReplayMismatch
-        if the observation is not the recorded one (text and admissible actions); EngineLost if the engine
-        fails on the way, after which the caller tries again; IndexError if fewer actions were recorded.
+        It restores the engine's snapshot if there is one, else it resets the engine and repeats the actions.
+        Raises ReplayMismatch if the observation is not the recorded one (text and admissible actions);
+        EngineLost if the engine fails on the way, after which the caller tries again; IndexError if fewer
+        actions were recorded.
         """
         self._recording = False
         recorded, snapshot = self._seen[turn]

@@ -133,10 +133,10 @@ class ClaimVerdict:
 
     @property
     def power(self) -> float | None:
-        """Probability that the test rejects if the true difference is the paper's effect.
+        """Probability that the test shows a difference if the true difference is the paper's effect.
 
-        At the level that the correction leaves, with the spread over seeds measured here. None without a test
-        or a published effect, and for claims of equivalence.
+        The test's level is the one that the correction leaves; its spread over seeds is the measured one.
+        None without a test or a published effect, and for claims of equivalence.
         """
         if self.comparison is None or self.claim.says != "ahead" or self.paper is None:
             return None

@@ -36,9 +36,9 @@ def short_rate(rate: float) -> str:
 
 
 class ScoreTest(Strict):
-    """Test success of ``method`` minus that of ``against`` on the tasks of ``group``.
+    """Test success of ``method`` minus test success of ``against``, on the tasks of ``group``.
 
-    ``unsolved_by``: only on tasks that no run of the method of this name solved. ``beyond``: another
+    ``unsolved_by``: the name of a method; only tasks that none of its runs solved count. ``beyond``: another
     difference, which is subtracted, as in "more on hard tasks than on easy ones".
     """
 
@@ -110,8 +110,8 @@ class ScoreTest(Strict):
 class TrainingTest(Strict):
     """A rate of a run's training (r3l.runs.metrics.RATES), minus another rate or a number (``minus``).
 
-    ``against``: another method, whose value at the same seed is subtracted. ``change``: k takes the rate over
-    the last k updates minus that over the first k; 0: the rate over all updates. Raises pydantic's
+    ``against``: another method, whose value at the same seed is subtracted. ``change`` k: the rate over the
+    last k updates minus the rate over the first k; 0: the rate over all updates. Raises pydantic's
     ValidationError for an unknown rate.
     """
 
@@ -206,8 +206,8 @@ class PublishedEffect(Strict):
 class Family(StrEnum):
     """Claims whose p-values are corrected together.
 
-    They are those of the paper, those of an entry of docs/preregistration.md, and exploratory ones, which
-    were asked after the runs were seen.
+    A family is the paper's claims, the claims of one entry of docs/preregistration.md, or the exploratory
+    claims, which were made after the runs were seen.
     """
 
     PAPER = "paper"

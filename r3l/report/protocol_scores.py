@@ -57,7 +57,7 @@ class CitedScore(Strict):
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
     """Mean over tasks of each task's mean of ``key`` over its attempts, with a 95 % interval over tasks.
 
-    Wilson's interval if each task's mean is 0 or 1, else Student's. Student's has no bounds (None) below
+    The interval is Wilson's if each task's mean is 0 or 1, else Student's, whose bounds are None below
     MIN_SEEDS tasks. Raises ValueError without episodes.
     """
     return task_interval(_of_tasks(episodes, key))

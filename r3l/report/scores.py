@@ -235,8 +235,8 @@ def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, A
 def paired_columns(comparison: Comparison) -> dict[str, Any]:
     """The columns of a paired comparison: its difference, p-values and minimum detectable effects.
 
-    The difference's interval under ``difference_``, probability_of_improvement, pairs (seeds), p_value,
-    p_holm, spread, mde, mde_holm (``_holm``: corrected over the table).
+    They are ``difference_*`` (the difference with its interval), probability_of_improvement, pairs (seeds),
+    p_value, p_holm, spread, mde, mde_holm (``_holm``: corrected over the table).
     """
     effect = comparison.effect
     return {

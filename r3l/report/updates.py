@@ -125,8 +125,8 @@ def _training(run_dir: Path, version: Version) -> TrainingRecord:
 def held_out(evaluation: Path) -> dict[int, float]:
     """Test success (0 to 1) after each update that ``evaluation.curve`` names, by update.
 
-    ``evaluation``: the run's evaluation.json; read is the curve.jsonl next to it. {} without one, as in runs
-    that name no updates. Raises DataError if it is damaged.
+    ``evaluation``: the run's evaluation.json. It reads the curve.jsonl next to it; {} without that file, as
+    in runs that name no updates. Raises DataError if it is damaged.
     """
     path = run_dir_of(evaluation) / CURVE
     return _held_out(path, _version(path))
@@ -162,7 +162,7 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     """The rows of ``runs`` of ``method`` that were trained with the learning rate ``rate``.
 
-    Under the method's own name, or as its variant that changes only this rate.
+    They have the method's own name, or the name of its variant that changes only this rate.
     """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
     with_rate = [

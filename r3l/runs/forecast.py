@@ -68,7 +68,7 @@ class StepTimes:
         """The forecast for runs like ``run``, which has ended now (or at ``ended``, by time.monotonic).
 
         ``evaluation``: seconds of one evaluation, made every ``evaluate_every`` steps (0: never). At least
-        LEAST_STEPS (2) steps must have been reported. The first is not averaged.
+        LEAST_STEPS (2) steps must have been reported; averages leave out the first.
         """
         total = (time.monotonic() if ended is None else ended) - self.began
         # The first step also loads and compiles: only the later ones are averaged.

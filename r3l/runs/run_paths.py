@@ -112,10 +112,10 @@ def runs_of(
     envs: Collection[str] | None = None,
     may_be_none: bool = False,
 ) -> list[Path]:
-    """The evaluation.json of each run of ``methods`` under ``results``; ``tier`` and ``envs`` None mean all.
+    """The evaluation.json of each run of ``methods`` under ``results``, sorted as by :func:`find_runs`.
 
-    Empty ``envs`` mean all too. Sorted as by :func:`find_runs`; [] if only others have run. Raises DataError
-    if ``results`` has no run at all, unless ``may_be_none``.
+    ``tier`` None: all tiers; ``envs`` None or empty: all environments. [] if no such run exists. Raises
+    DataError if ``results`` has no run at all, unless ``may_be_none``.
     """
     chosen: list[Path] = []
     for path in find_runs(results, may_be_none):

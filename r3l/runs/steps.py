@@ -43,8 +43,8 @@ RecordStep = Callable[[Mapping[str, float]], None]  # takes the metrics of one s
 def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None:
     """Raise EngineError if errors inside the environment ended more than half of a step's rollouts.
 
-    ``played``: all trajectories of the step; reflections and critiques are not counted. The share is
-    MAX_FAILED.
+    ``played``: all trajectories of the step; reflections and critiques are not counted. The constant
+    MAX_FAILED is this share.
     """
     rollouts = [t for t in played if t.stop_reason is not None]  # not reflections
     failed = [t for t in rollouts if t.failed]

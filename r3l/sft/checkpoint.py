@@ -113,7 +113,8 @@ class SFTModel:
     def save_phase(self, folder: Path, config: SFTConfig) -> None:
         """Write the trained weights into the existing ``folder``, from which :meth:`load` goes on.
 
-        Of a model with an adapter only the adapter's; else with configuration and tokenizer.
+        For a model with an adapter it writes only the adapter; otherwise it also writes configuration and
+        tokenizer.
         """
         trained = self.master_weights.state_dict()
         if config.lora.rank:

@@ -107,9 +107,10 @@ class SFTConfig(Strict):
     ``prompts``: ``full``, ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``.
     ``sources``: by key, where the values come from.
 
-    Refused are shares that add up to more than 1; ``lora.rank`` without a ``model``, with muon or with
-    ``sharpness``; ``hinted_share`` with another ``guidance`` than ``suggestion``; and sampled phases without
-    guidance, or without a share of reflections unless prompts are compact.
+    A recipe is refused (ValidationError) if shares add up to more than 1; for ``lora.rank`` without a
+    ``model``, with muon or with ``sharpness``; for ``hinted_share`` with another ``guidance`` than
+    ``suggestion``; and for sampled phases without guidance, or without a share of reflections unless prompts
+    are compact.
     """
 
     name: str

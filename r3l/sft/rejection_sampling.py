@@ -130,9 +130,10 @@ def example_of(t: Trajectory, prompt_weight: float) -> SFTExample:
 
 
 def counted(ctx: RolloutContext, imitated: list[Trajectory]) -> dict[str, Any]:
-    """Counts of what was played: ``attempts``, ``solved`` ones, ``reflections`` on failures, ``kept`` ones.
+    """Counts of a sampled phase: ``attempts``, ``solved`` ones, ``reflections`` on failures, ``kept`` ones.
 
-    ``dropped``: the other reflections, by reason. ``imitated``: the kept ones and their retries.
+    ``dropped``: the other reflections, by reason. The argument ``imitated``: the kept reflections and their
+    retries.
     """
     counters = ctx.counters
     bases = [t for t in ctx.trajectories if t.kind is TrajectoryKind.BASE]

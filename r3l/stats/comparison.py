@@ -141,8 +141,8 @@ class Effect:
     def p_value(self) -> float | None:
         """Two-sided p-value of the t-test that the true effect is 0; None for one seed.
 
-        ``recorded_p_value`` if there is one. With a standard error of 0 (equal values of all seeds): 1 if the
-        mean is 0, else 0.
+        A ``recorded_p_value`` replaces it. With a standard error of 0 (equal values of all seeds) it is 1 if
+        the mean is 0, else 0.
         """
         if self.recorded_p_value is not None:
             return self.recorded_p_value
@@ -164,8 +164,8 @@ class Effect:
     def mde(self, level: float = ALPHA, power: float = POWER) -> float | None:
         """Minimum detectable effect of a two-sided test at ``level``, in the unit of ``mean``.
 
-        The true difference that is shown with probability ``power``. None for one seed, and for a standard
-        error of 0.
+        It is the true difference that the test shows with probability ``power``. None for one seed, and for a
+        standard error of 0.
         """
         if self.deviation is not None:
             return minimum_detectable_effect(self.seeds, level, power) * self.deviation
@@ -218,8 +218,8 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
 def minimum_detectable_effect(seeds: int, level: float = ALPHA, power: float = POWER) -> float:
     """The smallest true mean difference that ``seeds`` (2 or more) pairs show with probability ``power``.
 
-    In standard deviations of the paired differences over seeds; the test is two-sided at ``level``, which
-    must be below ``power`` (else ValueError). Cached.
+    Its unit is the standard deviation of the paired differences over seeds. The test is two-sided at
+    ``level``, which must be below ``power`` (else ValueError). Cached.
     """
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stdtrit(seeds - 1, 1 - level / 2)) + 1

@@ -44,8 +44,8 @@ class Line:
     def through(cls, x_N: ArrayLike, y_N: ArrayLike) -> Line:
         """Fit the line by least squares to N points.
 
-        Raises ValueError for fewer than MIN_POINTS (4) points, equal x of all, values that are not finite, or
-        another number of x than of y.
+        Raises ValueError for fewer than MIN_POINTS (4) points, if all x are equal, for values that are not
+        finite, and if there are not as many x as y.
         """
         x, y = finite(x_N, 1), finite(y_N, 1)
         squares = float(((x - x.mean()) ** 2).sum())
@@ -77,8 +77,8 @@ class Line:
     def p_value(self) -> float:
         """Two-sided p-value of the test that the slope is 0.
 
-        By Student's t with count - 2 degrees of freedom. If all points are on the line: 0, or 1 if its slope
-        is 0.
+        It is computed by Student's t with count - 2 degrees of freedom. If all points are on the line, it is
+        0, or 1 for a slope of 0.
         """
         if not self.deviation:
             return 0.0 if self.slope else 1.0

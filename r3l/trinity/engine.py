@@ -197,7 +197,8 @@ def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
 def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> dict[str, float]:
     """The line of metrics.jsonl for step ``number``, from what Trinity's explorer and trainer ``reported``.
 
-    The metrics of r3l.trinity.advantage, the trainer's as ``backend`` translates them, seconds, and rates.
+    It has the metrics of r3l.trinity.advantage, the trainer's metrics as ``backend`` translates them, seconds
+    and rates.
     """
     pipeline = "experience_pipeline/"
     ours = {k.removeprefix(pipeline): v for k, v in reported.items() if k.startswith(pipeline)}

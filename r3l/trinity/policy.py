@@ -86,8 +86,8 @@ class TrinityConversation(TokenDialog):
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next response, seeded by ``address``, and append it to the dialog.
 
-        If the dialog so far and ``max_tokens`` exceed ``max_context``: an empty one with
-        ``FinishReason.CONTEXT``, which is not appended.
+        If the dialog so far and ``max_tokens`` exceed ``max_context``, it returns an empty response with
+        ``FinishReason.CONTEXT`` and appends nothing.
         """
         prompt = self._advance()
         if not self._fits(sampling):

@@ -135,8 +135,8 @@ class Verl:
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """The local engine's loss metrics (loss, its parts, grad_norm), from what the trainer ``reported``.
 
-        If they are reported, also the log-prob mismatch (mean, max), and the peak memory of a GPU
-        (``memory/trainer``, GiB).
+        The log-prob mismatch (mean, max) and the peak memory of a GPU (``memory/trainer``, GiB) are added if
+        they are reported.
         """
         # verl sums actor/loss over micro-batches and averages it over ranks; r3l.trinity.loss compensates
         # for the average in the loss and in its parts.

@@ -176,7 +176,7 @@ class Jobs:
     def priority(self, wildcards: Any) -> int:
         """Priority of a run's job: its expected seconds, so that the longest run starts first; 0 if unknown.
 
-        Otherwise a long run may be left alone at the end.
+        Without priorities a long run may start last, and run alone at the end.
         """
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 

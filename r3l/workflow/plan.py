@@ -63,9 +63,9 @@ class WorkflowConfig(Strict):
     sources: dict[str, str]
 
     def columns(self, table: TableConfig) -> list[str]:
-        """The environments that ``table`` shows, in order: those it names, else the workflow's.
+        """The environments that ``table`` shows, in order: the ones it names, else the workflow's.
 
-        Left out are environments without settings for the workflow's tier (a scale, such as nano), unless the
+        Environments without settings for the workflow's tier (a scale, such as nano) are left out, unless the
         workflow names them itself.
         """
         envs = table.envs or self.envs
@@ -96,8 +96,8 @@ class WorkflowConfig(Strict):
     def rows(self, table: TableConfig) -> list[str]:
         """The methods (or variants) that are rows of ``table``, in order.
 
-        The workflow's rows if it names some, else the table's (with grid=core its core rows) that are shown
-        in one of its environments at least.
+        They are the workflow's rows if it names some, else the table's rows (with grid=core its core rows)
+        that are shown in at least one of its environments.
         """
         if self.methods is not None and table.methods:
             return self.methods

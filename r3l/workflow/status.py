@@ -70,11 +70,11 @@ class Status:
     """How far a planned run is: ``steps`` done of ``planned``, in its directory ``path``.
 
     ``seconds_left``: expected remaining seconds of training on this run's threads, None if unknown.
-    ``error``: the one that ended its last command, else ''. ``success``: of the evaluation if that is
-    finished, else of the last training step's base rollouts (no retries), None before. ``episodes_done``:
-    episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of ``split``, ``test``
-    or ``validation``. ``state``: from ``missing`` (not begun) to ``done`` (trained and evaluated), see
-    :data:`MEANINGS`.
+    ``error``: the error that ended its last command, else ''. ``success``: success rate of the evaluation if
+    that is finished, else of the last training step's base rollouts (no retries), None before the first step.
+    ``episodes_done``: episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of
+    ``split``, ``test`` or ``validation``. ``state``: from ``missing`` (not begun) to ``done`` (trained and
+    evaluated), see :data:`MEANINGS`.
     """
 
     run: Run
@@ -175,7 +175,8 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
     """Expected training seconds of ``run``, from the ``times`` of finished runs; None if unknown.
 
-    The mean time of its method in its environment, else the mean over the other methods there that train.
+    It is the mean time of its method in its environment, else the mean over the other methods of that
+    environment that train.
     """
     if (run.tier, run.env, run.method) in times:
         return times[run.tier, run.env, run.method]

@@ -123,8 +123,9 @@ def load_games(split: str, root: str | Path | None = None, expected: int | None 
 def game_texts(task: Task) -> tuple[str, str, str]:
     """The texts (PDDL domain, grammar, PDDL problem) of a task's game, from its payload.
 
-    A missing domain or grammar is the alfworld package's, with the task's sentence. Raises DataError without
-    a problem, or with neither grammar nor sentence.
+    A domain or grammar that the payload lacks is taken from the alfworld package; the task's sentence is then
+    inserted into the grammar. Raises DataError for a payload without a problem, or without both grammar and
+    sentence.
     """
     payload = task.payload
     problem = payload.get("pddl_problem")

@@ -15,10 +15,10 @@ _IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # braces
 
 @lru_cache(maxsize=20_000)
 def canonical(text: str) -> str:
-    """``text`` for a comparison of texts: by :func:`normalize`, without blanks except between digits. Cached.
+    """The form of ``text`` in which texts are compared: normalized, without most blanks and braces; cached.
 
-    Braces around one term go too. The normalization (normalize.py) makes spellings of LaTeX and of numbers
-    equal, and takes a full stop off the end.
+    :func:`normalize` makes spellings of LaTeX and of numbers equal and removes a final full stop. Then blanks
+    are removed except between digits, and braces around a single term.
     """
     text = APART.sub("\0", normalize(text)).replace(" ", "").replace("\0", " ")
     return _IN_BRACES.sub(r"\1", text)

@@ -51,9 +51,9 @@ class Operation:
 def problem(split: str, number: int, operations: int) -> Task:
     """Word problem ``number`` of ``split``, one of BUCKETS, with ``operations`` operations.
 
-    Group ``easy`` up to two, else ``hard``. The arguments are its seed address, so the same arguments give
-    the same problem; one whose hash belongs to another split is drawn again. The id is a hash of the text.
-    The payload has the operations, by which solution and critic compute.
+    Its group is ``easy`` for up to two operations, else ``hard``. The same arguments, its seed address, give
+    the same problem. A problem whose hash belongs to another split is drawn again. The id is a hash of the
+    text. Solution and critic read the operations in the payload.
     """
     rng = generator("arithmetic", split, number, operations)
     while True:

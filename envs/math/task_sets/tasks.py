@@ -112,7 +112,7 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         """The most frequent gold answer, and the success rate of always giving it, by group and for ``all``.
 
-        Equal are answers with equal texts. Reads all tasks.
+        Answers are equal if their texts are. Reads all tasks.
         """
         answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
         ((best, _),) = Counter(answer for _, answer in answers).most_common(1)

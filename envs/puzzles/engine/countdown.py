@@ -110,7 +110,7 @@ class Countdown(Puzzle):
     def work(self, data: Data) -> WorkedSolution:
         """Worked solution: the sum of the numbers, by how much it is too large, and what to subtract instead.
 
-        If plus and minus do not suffice, the generator's expression, operation by operation.
+        If plus and minus do not suffice, it computes the generator's expression, operation by operation.
         """
         given = data["numbers"]
         target = data["target"]

@@ -41,8 +41,8 @@ class String:
 class Page:
     """A rendered page. ``strings``: its visible strings in order. ``bar``: whether it has a search bar.
 
-    ``targets``: what can be clicked, by its text, in lower case unless it is an option. Of two targets with
-    one text it has the option.
+    ``targets``: what can be clicked, by its text, in lower case unless it is an option. If two targets have
+    the same text, it has only the option.
     """
 
     strings: tuple[String, ...]

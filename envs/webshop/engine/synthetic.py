@@ -206,9 +206,9 @@ def read_wish(instruction: str) -> Wish:
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
-    """Whether a goal of the synthetic catalogue with these wanted ``options`` is hard: it has two of them.
+    """True if a goal of the synthetic catalogue with these wanted ``options`` is hard: if they are two.
 
-    (A hard goal of the synthetic catalogue has two options and two attributes, an easy one has one of each.)
+    A hard goal has two options and two attributes, an easy goal one of each.
     """
     return len(options) == 2
 

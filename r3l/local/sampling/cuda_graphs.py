@@ -71,9 +71,10 @@ class GraphStorage(Storage):
         return self._graphs[key]
 
     def release(self) -> None:
-        """Free buffer and graphs for training, unless half of the GPU's memory suffices for both (PLENTY).
+        """Free buffer and graphs for training, unless the GPU has plenty of memory.
 
-        That is: unless the peak of allocated memory so far and the buffer together stay below it.
+        It has plenty if the peak of allocated memory so far and the buffer together are below half of the
+        GPU's memory (PLENTY).
         """
         # The need of training is known: the peak so far includes the largest micro-batch
         # (Trainer.probe_memory).

@@ -34,9 +34,9 @@ class GenerationRequest:
     """One response to sample, and its result.
 
     ``state``: keys and values of the dialog's encoded tokens (None: none); ``pending``: prompt tokens to
-    encode first, at least one; ``stops``: token ids that end the response, which includes them; ``seed``: of
-    its draws; ``turn``: number of the response in its dialog, from 1. A decoder fills ``ids`` and
-    ``logprobs`` (nats, at the sampling temperature; at temperature 0 those at 1) and replaces ``state``,
+    encode first, at least one; ``stops``: token ids that end the response and are part of it; ``seed``: seed
+    of its draws; ``turn``: number of the response in its dialog, from 1. A decoder fills ``ids`` and
+    ``logprobs`` (nats, at the sampling temperature; if that is 0, at temperature 1) and replaces ``state``,
     which then holds all tokens but the last sampled one.
     """
 

@@ -125,7 +125,7 @@ class LocalPolicy:
     def sample(self, requests: list[GenerationRequest]) -> None:
         """Sample a response for each of ``requests``: sets their ``ids``, ``logprobs`` and ``state``.
 
-        In batches of at most ``tokens_per_batch`` tokens. Raises EngineError out of GPU memory.
+        Batches have at most ``tokens_per_batch`` tokens. Raises EngineError if GPU memory does not suffice.
         """
         self.model.eval()
         progress = SamplingProgress(requests)
@@ -217,8 +217,8 @@ class LocalConversation(TokenDialog):
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next response, in one batch with all other live dialogs, and append it to the dialog.
 
-        ``address`` seeds its draws. If the dialog so far and ``max_tokens`` exceed ``max_context``: an empty
-        one with ``FinishReason.CONTEXT``, which is not appended.
+        ``address`` seeds its draws. If the dialog so far and ``max_tokens`` exceed ``max_context``, it
+        returns an empty response with ``FinishReason.CONTEXT`` and appends nothing.
         """
         prompt = self._advance()
         if not self._fits(sampling):

@@ -21,9 +21,8 @@ from r3l.local.model.precision import MasterWeights
 class LogprobMismatch:
     """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats) over micro-batches.
 
-    Only tokens that were sampled in the context in which they train. The weights are the same until the
-    step's one update, so the mismatch is numerical error only; an importance ratio or a KL cannot be known
-    better than this.
+    Only tokens that were sampled in the context in which they train count. The weights are the same until
+    the step's one update, so the mismatch is only numerical error, which an importance ratio or a KL has too.
     """
 
     def __init__(self) -> None:
@@ -101,8 +100,8 @@ class OffPolicyLogprobs:
 class TeacherGaps:
     """Collects D = log p by the teacher minus log p by the policy, over trained tokens with a teacher.
 
-    Separately for successful and failed episodes: a teacher whose D is the same on both cannot tell them
-    apart. (A teacher is the policy in a context that holds more, such as a hint.)
+    A teacher is the policy with more in its context, such as a hint. Successful and failed episodes are
+    collected separately: a teacher with the same D on both does not distinguish them.
     """
 
     def __init__(self) -> None:
@@ -158,9 +157,10 @@ def without_teachers(rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tens
 
 
 class TeacherShare:
-    """Measures how much of an update's gradient is due to teachers: gradient minus that without teachers.
+    """Measures how much of an update's gradient is due to teachers.
 
-    ``add`` sums the gradient without teachers; the complete one is in the master weights' ``grad``.
+    Their part is the complete gradient, in the master weights' ``grad``, minus the gradient without teachers,
+    which ``add`` sums up.
     """
 
     def __init__(self, master: MasterWeights) -> None:

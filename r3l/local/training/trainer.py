@@ -205,8 +205,8 @@ class Trainer:
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
         """Estimated KL(policy || base checkpoint) in nats: mean of the k3 estimator over trainable tokens.
 
-        How far training has moved the policy. 0 if there are no such tokens. Weights and gradients stay.
-        Needs a ``reference``.
+        It measures how far training has moved the policy; 0 if there are no such tokens. Weights and
+        gradients stay. The trainer must have a ``reference``.
         """
         total = 0.0
         count = 0.0
@@ -222,8 +222,8 @@ class Trainer:
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
         """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats); updates nothing.
 
-        Over the masked tokens of ``rows``, except imitated rows and rows sampled in another context
-        (distilled).
+        Both are over the trainable tokens of ``rows``, except imitated rows and rows sampled in another
+        context (distilled).
         """
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):
