@@ -36,7 +36,7 @@ class GRPOSettings(MethodSettings):
     loss_agg: LossAggregation = option(
         "token_mean",
         "how token losses are averaged (A-8)",
-        "released code: token-mean (audit 0.6), here over the whole step",
+        "released code: token-mean (audit 0.6), here over the complete step",
     )
 
 

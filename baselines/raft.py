@@ -31,7 +31,7 @@ class RAFTSettings(MethodSettings):
     loss_agg: LossAggregation = option(
         "token_mean",
         "how token losses are averaged (A-8)",
-        "released code: token-mean (audit 0.6), here over the whole step",
+        "released code: token-mean (audit 0.6), here over the complete step",
     )
 
 

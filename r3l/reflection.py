@@ -79,7 +79,7 @@ class ReflectionSettings(FeedbackSettings):
     guidance: GuidanceForm = option(
         "full_report",
         "part of the reflection that guides a retry (B-37)",
-        "released code: the whole JSON (audit 3.8)",
+        "released code: the complete JSON (audit 3.8)",
     )
     reflection_schema: ReflectionSchema = option(
         "strict",

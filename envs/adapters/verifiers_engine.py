@@ -260,7 +260,7 @@ class SeatInteraction:
         if self.trace.stop_condition is not None:
             return vf.Segment(messages=[], terminated=True)
 
-        # What the model reads: the task's own messages once, then those of this turn.
+        # The model reads the task's own messages once, then the messages of this turn.
         for said in self._opening:
             self._add(said)
         self._opening = []

@@ -195,7 +195,7 @@ def plan(expert: ScienceWorldExpert) -> list[str]:
             continue
         if action in expert.done or (action == LOOK and place in expert.seen):
             continue
-        # Walk only where a step is left, from wherever an error may have led.
+        # Walk only to places where a step is left, from any place to which an error may have led.
         if here != place:
             steps.append(GO + place)
             here = place

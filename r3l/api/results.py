@@ -87,7 +87,7 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
 
     tasks = logged_tasks(Path(run_dir))
     if not tasks:
-        raise DataError(f"{run_dir} has no trajectories; of the stored runs, those of seed 0 have some")
+        raise DataError(f"{run_dir} has no trajectories; among stored runs only the runs of seed 0 have some")
     return tasks
 
 

@@ -43,7 +43,7 @@ DEFAULT_SEEDS = [0, 1, 2]
 
 
 MethodName = Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")]
-Against = Annotated[str, typer.Option(help="Methods, comma-separated; or all: those of Table 1.")]
+Against = Annotated[str, typer.Option(help="Methods, comma-separated; or all: the methods of Table 1.")]
 Group = Annotated[str, typer.Option(help="Test tasks: all, easy or hard.")]
 RowsFile = Annotated[Path | None, output("Also write the rows as JSON.")]
 

@@ -197,7 +197,7 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     if served:
         run = run.model_copy(update={"served": served.short_hash})
 
-    # What can be wrong, before anything is played.
+    # Check what can be wrong before anything is played.
     renderer = served.renderer(run) if served else None
     if served and renderer:
         try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template

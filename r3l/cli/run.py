@@ -264,7 +264,7 @@ def _print_jobs(
     from r3l.workflow.doctor import lacking
     from r3l.workflow.resources import check_profile
 
-    # What is left to prepare on a cluster.
+    # List what is left to prepare on a cluster.
     to_prepare: list[str] = []
     if profile:
         try:

@@ -61,7 +61,7 @@ def train(
     where = run_dir or default_run_dir(run)
     times = forecast.StepTimes()
     result = train_run(run, where, [*(logger or ()), times], minutes, set_aside)
-    # Not those of a result that an earlier version left, whose group means may be too low.
+    # Not the means of a result that an earlier version left: its group means may be too low.
     final = final_scores(read_metrics(where))
     text = f"{_sentences(run, result, final)}\nin {where}\nnext: r3l evaluate {where}"
 

@@ -67,7 +67,7 @@ def base_checkpoint_warning(run: Run) -> str | None:
     else:  # nothing says what it learned
         return None
 
-    # Compared are the packages of the environments: ``math`` for gsm8k and dapo too.
+    # Compare the packages of the environments: ``math`` for gsm8k and dapo too.
     def package(env: str) -> str:
         configured = load("envs", env, EnvConfig).environment if env in names("envs") else ""
         return configured or env

@@ -110,7 +110,7 @@ def names(kind: str) -> list[str]:
                 own.add(path.stem)
                 continue
             raise ConfigError(
-                f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another one"
+                f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another name"
             )
     return sorted(packaged | own)
 
@@ -210,7 +210,7 @@ def explain(model: type[BaseModel], error: Any) -> str:
         reason = FORMS.get(error.get("ctx", {}).get("pattern"), error["msg"].lower())
         return f"key {key!r} has value {error['input']!r}: {reason}"
 
-    # An unknown key. The known ones are those of its section, the model that its other parts lead to.
+    # An unknown key. Known are the keys of its section, the model to which its other parts lead.
     *sections, name = map(str, error["loc"])
     section: Any = model
     for part in sections:

@@ -90,7 +90,7 @@ def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Op
     """
     chosen: list[Option] = []
     for word in wanted:
-        # A method without its own settings class has that of the method it extends.
+        # A method without a settings class has the class of the method it extends.
         users = {word}
         if word in names("methods"):
             users |= {file.method for file in method_files(word)}

@@ -81,7 +81,7 @@ class ProtocolConfig(Strict):
             keys.append(EXAMPLES)
         missing = [key for key in keys if not source_in(self.sources, key)]
         if missing:
-            raise ValueError(f"sources has nothing of {', '.join(missing)}")
+            raise ValueError(f"sources has no entry for {', '.join(missing)}")
         return self
 
 

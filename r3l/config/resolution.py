@@ -110,7 +110,7 @@ def resolve(
     row, layers = layers_of(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"  # for errors
 
-    # Merge the layers into nested dictionaries: a value replaces that of a lower layer.
+    # Merge the layers into nested dictionaries: a value replaces the value of a lower layer.
     values: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.values.items():

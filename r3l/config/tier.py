@@ -188,7 +188,7 @@ class TierSettings(Strict):
     samples: Samples = option(
         "trajectory",
         "training sample: a complete dialog, or one response in its context",
-        "released code: a whole dialog (turns for thinking models, audit 1.11)",
+        "released code: a complete dialog (turns for thinking models, audit 1.11)",
     )
     train: TrainConfig
     sampling: SamplingConfig
@@ -207,7 +207,7 @@ class TierSettings(Strict):
         "packed: rows side by side, shared prefixes once, on a CPU with compiled attention if it is faster "
         "(r3l.local.model.forward); transformers: padded rows, for other architectures; vllm: vLLM "
         "samples, packed trains. They differ by rounding; local engine",
-        "our choice: the fastest, and that of the stored runs",
+        "our choice: the fastest, with which stored runs were made",
     )
     compute_dtype: ComputeDtype = option(
         "float32",
@@ -227,7 +227,7 @@ class TuningConfig(Strict):
         gt=1, description="the learning rates are the usual one, and it divided and multiplied by this"
     )
     seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        min_length=4, description="seeds; not those of experiments"
+        min_length=4, description="seeds; other ones than experiments use"
     )
 
 

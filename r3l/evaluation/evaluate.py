@@ -50,7 +50,7 @@ def checkpoint_of(run_dir: Path) -> str | None:
         if base_weights(run.inputs()) != result["checkpoint_sha256"]:
             raise CheckpointError(
                 f"{locate(base_checkpoint_of(run))} is no longer the model of {run_dir}: its digest is not "
-                f"that of {run_dir / RESULT}. Put the model back, or evaluate this one in another "
+                f"the one in {run_dir / RESULT}. Put the model back, or evaluate this one in another "
                 "directory (--out)"
             )
         return find(base_checkpoint_of(run))

@@ -94,7 +94,7 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)
-    # Of a run that trained nothing the model is the base checkpoint, in its own folder.
+    # A run that trained nothing has the base checkpoint, in its own folder, as its model.
     trained = result["checkpoint"] is not None
     if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(

@@ -178,7 +178,7 @@ def _digest_of_model(model: Any) -> str:
         return schema.__qualname__ if isinstance(schema, type) else repr(schema)
 
     text = repr(plain(_adapter(model).core_schema))
-    text = re.sub(r":\d{7,}", "", text)  # addresses in memory, by which pydantic tells apart equal names
+    text = re.sub(r":\d{7,}", "", text)  # addresses in memory, which pydantic adds to equal names
     return hashlib.sha256(text.encode()).hexdigest()
 
 

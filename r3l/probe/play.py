@@ -247,7 +247,7 @@ async def study(
         copied = list(_copied(ctx.dialogue, episode))
         attempt = replace(attempt, actions=len(copied), shown=sum(copied))
 
-    # Reflections and retries; the critic is asked about failures only.
+    # Reflections and retries; the critic judges only failures.
     retries = Retries(ctx, settings, episode)
     taught: Mapping[str, Trajectory] = {}
     if trajectory.turns and not trajectory.failed:

@@ -81,7 +81,7 @@ class EnvironmentHandle:
         """One call; if the engine is lost, up to ATTEMPTS tries, each after repeating the episode so far."""
         for attempt in range(ATTEMPTS):
             try:
-                # A new worker knows nothing of this episode: repeat its calls and compare the observations.
+                # A new worker does not know this episode: repeat its calls and compare the observations.
                 if attempt:
                     repeated = None
                     for earlier_verb, earlier_argument in self._calls:

@@ -136,7 +136,7 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
     while True:
         try:
             call = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller left answers unread
+        except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller did not read the answer
             return
         # An error is an answer, too: the worker and its other environments go on.
         answer: tuple[Any, R3LError | None]

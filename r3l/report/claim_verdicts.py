@@ -27,7 +27,7 @@ from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
-# What can differ between two probes of one model in one environment, and then names them.
+# Settings in which probes of one model in one environment can differ; then they are part of its name.
 PROBE_CONDITIONS = (
     "reflection_schema",
     "task_set",
@@ -234,7 +234,7 @@ def claim_verdicts(
             [rows[k].effect if not rows[k].points and not rows[k].seeds_due else None for k in of_family],
             correction="benjamini-hochberg",
             margin=[of.margin if rows[k].claim.has_margin else None for k in of_family],
-            # Of a registered family all tests count from the beginning, those that are due with p = 1.
+            # All tests of a registered family count from the beginning; tests that are due have p = 1.
             tests=len(of_family) if family in REGISTERED else None,
         )
         judged |= dict(zip(of_family, comparisons, strict=True))

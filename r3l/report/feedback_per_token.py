@@ -306,7 +306,7 @@ def _line(row: FeedbackRow) -> dict[str, Any]:
     line["gain per million"] = "base not scored" if row.gain is None else mean(row.gain)
     line["invalid"] = row.invalid
 
-    # What the teacher tells apart, or why that is not known.
+    # Which attempts the teacher prefers, or why that is not known.
     teacher = row.teacher
     line["teacher's D"] = row.teacher_verdict
     if teacher is not None:

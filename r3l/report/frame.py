@@ -67,7 +67,7 @@ GROUP_ORDER = ("easy", "hard")  # further groups follow by name, then "all"
 EPISODES = "episodes.jsonl"
 CONSTANT_ANSWER = "constant_answer_baseline"  # key of a task set
 PARSE_FAILURES = ("format", "inadmissible", "truncated")  # stop reasons
-TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
+TRUNCATIONS = ("truncated", "context")  # a response, or the complete dialog, outgrew its limit
 METRICS_FILES = [path.name for path in variants(Path(METRICS))]
 EPISODE_COLUMNS = ("task", "group", "reward", "success", "stop_reason")
 EPISODES_FILES = [path.name for path in variants(Path(EPISODES))]
@@ -130,7 +130,7 @@ def _read_run(path: Path) -> list[Row]:
     name = next((name for name in EPISODES_FILES if name in contents), EPISODES)
     episodes = read_jsonl_columns(folder / name, EpisodeRow, EPISODE_COLUMNS, contents.get(name))
 
-    # The scores that are on record have to be those of the episodes on record.
+    # The recorded scores must be the scores of the recorded episodes.
     endings = Counter(zip(episodes["group"], episodes["stop_reason"], strict=True))
     counted = Counter(filter(None, episodes["group"]))  # "": in no group
     if {**counted, ALL: len(episodes["group"])} != {

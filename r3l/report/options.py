@@ -26,7 +26,7 @@ from r3l.config.method import Scope, method_of, settings_in
 from r3l.config.options import CITED, Option, environment_options, method_options
 from r3l.report.table import Column, Table, table
 
-# The tier whose settings are those of paper and release; other tiers change some for themselves.
+# The tier with the settings of paper and release; other tiers change some of them.
 REFERENCE = "paper"
 COMPARED = ("paper", "released_code")
 COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force")

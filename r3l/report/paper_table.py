@@ -182,7 +182,7 @@ def _with_runs(
     if not done:
         reasons = dict.fromkeys(row.verdict_reason for row in rows)
         return [], list(published), [f"None of ours has run: {'; '.join(reasons)} (r3l table --empty)."]
-    # Kept are the methods and benchmarks that have any run; the constant answer goes with its benchmark.
+    # Keep the methods and benchmarks that have any run; a constant answer stays if its benchmark does.
     benchmarks = {env_label(row.env) for row in done}
     lines = {(row.tier, row.model, row.label) for row in done}
     kept = [
@@ -283,7 +283,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
     lines = [_full_line(row, other, label) for row, other in pairs]
     columns = [column for column in columns if any(column.cell(line).text for line in lines)]
 
-    # Where the paper has none of the numbers, one note says why in place of two empty columns.
+    # Where the paper has none of the numbers, one note says why instead of two empty columns.
     incomparable = ""
     if all(row.paper is None for row in shown):
         methods = [row for row in shown if row.verdict == "not comparable" and row.method != CONSTANT_ANSWER]

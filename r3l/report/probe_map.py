@@ -33,7 +33,7 @@ from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 FILE = STORED / "map.csv"
-# Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
+# Parts of the stored runs, with their folder: the main runs, and the runs of registered experiments.
 PARTS = {"main": "", "curves": "curves", "hint_gap": "hint_gap", "map": "map"}
 ALLOWED = {
     "train.lr",
@@ -118,7 +118,7 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
     runs = _runs(parts, {key[:2] for key in found})
-    found = _mixtures(found, {wrong for _, wrong in runs.taught}) | found  # a probe of its own is preferred
+    found = _mixtures(found, {wrong for _, wrong in runs.taught}) | found  # a separate probe is preferred
     rows = []
     for key, probe in sorted(found.items()):
         tier, env, base, *feedback = key

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
-SHARES = {  # keys of measures by their columns; those of retries are after failures
+SHARES = {  # keys of measures by their columns; measures of retries are after failures
     "base": "success",
     "valid": "reflections_valid",
     "right": "outcome_right",

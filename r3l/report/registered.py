@@ -182,7 +182,7 @@ def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
     def interval(row: RegisteredRow) -> str | None:
         return None if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}"
 
-    # The level of the test is that of the stopping rule, stricter than 5 %.
+    # The test has the level of the stopping rule, stricter than 5 %.
     level = f"{100 * RULE.alpha:g} %"
     columns = [
         Column("env", env),

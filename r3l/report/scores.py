@@ -110,7 +110,7 @@ def score_rows(
                     missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place)
                 )
             answered = here[(here.group == group) & here.constant_success.notna()]
-            if len(answered):  # the best answer that ignores the problem is a baseline of its own
+            if len(answered):  # the best answer that ignores the problem is a further baseline
                 first = answered.iloc[0]
                 known = {"method": CONSTANT_ANSWER, "label": CONSTANT_ANSWER_LABEL, "group": group}
                 known |= {"provenance": CONSTANT_ANSWER, "mean": first.constant_success, "interval": ""}

@@ -60,7 +60,7 @@ def selected(
     envs = envs.union(*sets)
     methods = {*table.methods, *(config.methods or [])} if selection.methods is None else selection.methods
 
-    # Of a score on a question set `env` is that set, which is no environment of the user's.
+    # For a score on a question set `env` is the set, which is no environment of the user's.
     in_env, by_method = runs.env.isin(envs), runs.method.isin(methods)
     named = runs.path.isin(selection.runs)
     if selection.envs is None:

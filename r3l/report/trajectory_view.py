@@ -41,7 +41,7 @@ NAMES = {
     "critique": "the critique",
     "guided_retry": "the retry with the hint",
     "distilled": "the retry without the hint",
-    "refined": "the refinement, in place of its attempt",
+    "refined": "the refinement, instead of its attempt",
 }
 FEEDBACK = ("reflection", "critique")
 PAGE = '<pre style="background:#fff;color:#000;font-family:monospace;line-height:1.35">{code}</pre>'

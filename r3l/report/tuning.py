@@ -68,7 +68,7 @@ def tuning_table(tunings: Sequence[TuningResult]) -> Table:
         total("tokens", "generated"),
         total("seconds", "seconds"),
     ]
-    # Each environment was tuned on a validation task set of its own, which the note names.
+    # Each environment was tuned on its validation task set, which the note names.
     sets = {f"{t['env']} {t['task_set']['name']} ({t['task_set']['sha256'][:12]})" for t in tunings}
     return table(
         f"Learning rates tuned on validation, tier {tunings[0]['tier']}",

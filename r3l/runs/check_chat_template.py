@@ -82,7 +82,7 @@ def _dialogs(run: Run, task_set: str | None) -> list[Dialog]:
         between = [] if dialogue.stop == "line" and run.samples == "trajectory" else observed
         dialogs.append((first(opening).messages, later(between).messages if settings.max_turns > 1 else []))
 
-    # A reflection: a compact one continues the episode, others are dialogs of their own.
+    # A reflection: a compact one continues the episode, others are separate dialogs.
     if isinstance(options, ReflectionSettings):
         base = Trajectory(task, 0, TrajectoryKind.BASE)
         request = reflection_request(dialogue, base, FIRST, options, [])

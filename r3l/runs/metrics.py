@@ -185,7 +185,7 @@ _DECLARED = (
     Metric("retry/success", "retries", TOTAL, "retries that succeed"),
     Metric("retry/improved", "retries", TOTAL, "retries with a higher reward than their base rollout"),
     Metric("retry/worse", "retries", TOTAL, "retries with a lower reward than their base rollout"),
-    Metric("retry/gain", "reward", TOTAL, "rewards of retries minus those of their base rollouts"),
+    Metric("retry/gain", "reward", TOTAL, "rewards of retries minus rewards of their base rollouts"),
     Metric("retry/after_failure", "retries", TOTAL, "retries of a failed base rollout"),
     Metric("retry/rescued", "retries", TOTAL, "retries that succeed after a failed base rollout"),
     Metric("retry/right_pivot", "retries", TOTAL, "retries from a turn within one of the oracle's pivot"),
@@ -195,7 +195,9 @@ _DECLARED = (
     Metric("adaptive/bases", "rollouts", TOTAL, "base rollouts of adaptive R3L"),
     Metric("adaptive/reflected", "rollouts", TOTAL, "base rollouts that were reflected on"),
     Metric("adaptive/failures_reflected", "rollouts", TOTAL, "failed base rollouts that were reflected on"),
-    Metric("adaptive/fresh", "pairs", TOTAL, "pairs of a failed base rollout and another one of its task"),
+    Metric(
+        "adaptive/fresh", "pairs", TOTAL, "pairs of a failed base rollout and another rollout of its task"
+    ),
     Metric("adaptive/fresh_solved", "pairs", TOTAL, "such pairs whose other rollout succeeds"),
     Metric("pivot/turns", "turns", TOTAL, "turns of base rollouts before the pivots of their retries"),
     Metric("pivot/base_turns", "turns", TOTAL, "all turns of those base rollouts"),

@@ -57,7 +57,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     """
     with locks.locked(run_dir, run_dir / LOCK, "--run-dir"):
         try:
-            # What earlier commands left: the error they ended with, and what killed processes were writing.
+            # Remains of earlier commands: the error that ended them, and their unfinished files.
             (run_dir / FAILED).unlink(missing_ok=True)
             remove_unfinished(run_dir, run_dir / "checkpoints")
             yield

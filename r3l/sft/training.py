@@ -54,7 +54,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
     if not config.model and config.phases[0] not in scripted:
         raise ConfigError(
             f"recipe {name}: a new nano model cannot begin with its own reflections; give the first phase "
-            "variants and error_rates in place of attempts, or start from a model (--model)"
+            "variants and error_rates instead of attempts, or start from a model (--model)"
         )
     with locked(out), threads(config.threads):
         # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano

@@ -44,7 +44,7 @@ async def score(
         counts[name] = counts.get(name, 0) + number
 
     async def logprobs_S(t: Trajectory, frozen: bool = False) -> list[float]:
-        # All sampled tokens are scored, also those of turns that do not train.
+        # All sampled tokens are scored, also in turns that do not train.
         found: list[float] = []
         for row in rows_to_score([replace(t, trainable=None)], samples):
             of_row = await scorer.logprobs(row.ids.tolist(), temperature, frozen)

@@ -255,7 +255,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
         def _reply(self) -> None:
             refused = self._refusal()
             if refused:
-                self.close_connection = True  # the unread body would be taken for the next request
+                self.close_connection = True  # else the rest of the body would be read as the next request
             verb = self.path.partition("?")[0].removeprefix(API)
             status, content = refused or server.answer(verb, self.rfile.read(self._length()))
             encoded = json.dumps(content).encode()

@@ -89,7 +89,7 @@ class Jobs:
         path = STATE.removeprefix("results/").format(**wildcards)
         cell = {**wildcards}
 
-        # A run of a tuning is in no table; its seed, which only tunings use, tells it.
+        # A run of a tuning is in no table; it is recognised by its seed, which only tunings use.
         config = load("tiers", cell["tier"], TierConfig).tuning
         seed = int(cell["seed"])
         if config is not None and seed in config.seeds:

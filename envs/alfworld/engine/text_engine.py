@@ -78,7 +78,7 @@ class AlfworldEngine:
         check_versions()
         self._lib: Any = None
         self._key: tuple[str, str] | None = None
-        self._loads = 0  # number of problems loaded so far; tells their snapshots apart
+        self._loads = 0  # number of problems loaded so far; by it snapshots of different problems differ
         self._start: _GameSnapshot | None = None
         self._commands: Mapping[str, _Operator] = {}
         self._observation = Observation("")

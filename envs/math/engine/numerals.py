@@ -66,7 +66,7 @@ _PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 def with_base(text: str) -> str:
     """``text`` with its numbers that name a base, in any of the usual spellings, as ``1010_{2}``."""
-    # The complete text may be one number: 0b1010, 1,010_2 or hexadecimal letters alone.
+    # The complete text may be one number: 0b1010, 1,010_2 or only hexadecimal letters.
     text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
     bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
     prefixed = _PREFIXED.fullmatch(bare)

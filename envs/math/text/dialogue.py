@@ -183,7 +183,7 @@ class ReleasedMathDialogue(AnswerDialogue):
     def __init__(self, subject: Subject, style: Style, max_turns: int, options: MathOptions) -> None:
         if options.turns != "whole":
             raise ConfigError(
-                "prompts is 'released' and option 'turns' is 'segments', but the release knows whole "
+                "prompts is 'released' and option 'turns' is 'segments', but the release knows complete "
                 "responses only; --set env_settings.options.turns=whole"
             )
         super().__init__(subject, style, max_turns, options)

@@ -25,7 +25,7 @@ from r3l.core.seeds import generator
 from r3l.core.task import Task
 
 ENV = "puzzles"
-ALL = "all"  # in place of a group: problems of any group
+ALL = "all"  # instead of a group: problems of any group
 _MAX_UNUSED = 20_000  # problems in a row that no split needs, after which generating stops with an error
 _LISTED = 1000  # ids of larger splits are not committed: they are numbered in order
 

@@ -76,7 +76,7 @@ class WebshopEngine:
         self.options = options or WebshopOptions()
         self._catalogue: Catalogue | None = None
         self._session: Session | None = None
-        self._loads = 0  # number of tasks started; tells their snapshots apart
+        self._loads = 0  # number of tasks started; by it snapshots of different tasks differ
 
     def reset(self, task: Task) -> Observation:
         """Start ``task`` (payload: ``catalogue``, its id, and ``goal``, a session number of the original).

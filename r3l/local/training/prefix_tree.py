@@ -47,7 +47,7 @@ class PrefixTree:
         nodes = 0
         previous: int | None = None
         for row in in_tree_order(rows):
-            # Up to `start` the path equals that of the row before; every later token becomes a new node.
+            # Up to `start` the path equals the path of the row before; every later token becomes a new node.
             start = 0 if previous is None else common_length(rows[previous], rows[row])
             shared = self.paths[previous][:start] if previous is not None else self.paths[row]
             own = len(rows[row]) - start

@@ -57,7 +57,7 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
         if any(row["part"] == UNSEEN for row in rows):
             handles.insert(2, Line2D([], [], marker="s", label="predicted before it was run", **dot))
         style.legend(figure, handles)
-        # Points have numbers, explained in the note; those of UNSEEN are too many for it.
+        # Points have numbers, explained in the note, except the points of UNSEEN, which are too many.
         named = [row for row in ordered if row["part"] != UNSEEN]
         names = Counter(name_of(row) for row in named)
         key = [

@@ -65,7 +65,7 @@ class Look:
 
 
 METHODS = {
-    # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks:
+    # The reference, and methods that learn only from rewards: solid lines; methods that the paper lacks:
     # dotted.
     "zero_shot": Look("#7F7F7F", SOLID, "d"),
     "warm_start": Look("#A6761D", DOTTED, "X"),
@@ -158,7 +158,7 @@ def subplots(rows: int, columns: int, width: float, height: float, **options: An
 
     ``options``: further arguments of matplotlib's ``Figure.subplots``.
     """
-    from matplotlib.figure import Figure  # a canvas of its own: no display, no state shared between figures
+    from matplotlib.figure import Figure  # a separate canvas: no display, no state shared between figures
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)

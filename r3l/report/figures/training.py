@@ -218,7 +218,7 @@ def _limits(ax: Axes, column: Quantity) -> None:
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     if column.log and heights.min() > 0:
         low, high = np.floor(np.log10(heights.min())), np.ceil(np.log10(heights.max()))
-        ax.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # whole decades: labelled ticks
+        ax.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # complete decades: labelled ticks
         return
     low, high = (0.0, heights.max()) if column.share else (heights.min(), heights.max())
     margin = 0.05 * (high - low) or 0.05

@@ -159,7 +159,7 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
             specs.append((spec, of_table, tables.methods_of(of_table, spec, config, everything)))
     specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
 
-    # Runs that no table shows have one of their own.
+    # Runs that no table shows are in a further table.
     shown = {path for _, of_table, _ in specs for path in of_table.path}
     others = runs[~runs.path.isin(shown)]
     if len(others):
