@@ -145,7 +145,7 @@ class ReflectedRetry:
 class BaseWithRetries:
     """A first attempt without guidance, the reflections on it, and the retries that these led to.
 
-    ``substitute``: a further attempt without guidance in place of missing retries, else None.
+    ``substitute``: a further attempt without guidance instead of missing retries, else None.
     """
 
     base: Trajectory

@@ -26,7 +26,7 @@ class TokenDialog:
     """A dialog as token ids (r3l.core.policy.Conversation), to which messages are appended.
 
     Subclasses add ``respond``. Under ``samples: trajectory`` tokens are only appended too, and never rendered
-    again; under ``samples: turn`` the chat template renders all messages again at every turn, in place of the
+    again; under ``samples: turn`` the chat template renders all messages again at every turn, instead of the
     tokens so far.
     """
 

@@ -42,8 +42,8 @@ def train(
     model: Model = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Training tasks: groups of a step.")] = 4,
-    group: Annotated[int, typer.Option(min=2, help="Responses to each.")] = 8,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of a step, each with a group of responses.")] = 4,
+    group: Annotated[int, typer.Option(min=2, help="Responses to each task.")] = 8,
     length: Annotated[int, typer.Option(min=1, help="Tokens of each response.")] = 64,
     repeats: Annotated[
         int, typer.Option(min=1, help="Timed steps of each implementation, after a warm-up step.")

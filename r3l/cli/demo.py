@@ -25,7 +25,7 @@ LIVE = (f"train.steps={STEPS}", "train.tasks_per_step=4", "workers=1")
 
 
 def demo(
-    env: Annotated[str, typer.Option(help="Environment of the live updates.")] = "math",
+    env: Annotated[str, typer.Option(help="Environment in which the demo makes three updates.")] = "math",
     stored: StoredRuns = None,
 ) -> None:
     """Show what R3L does, in a minute: a group that a stored run learned from, then three live updates.

@@ -97,7 +97,7 @@ class Method(Criterion, Protocol):
     """The interface of an algorithm: ``explore`` a task, ``step_advantages`` of a step, ``loss`` of a batch.
 
     ``trains``: False for a method that leaves the base checkpoint unchanged. ``max_rounds`` > 1 lets the
-    engine draw more tasks in place of those whose groups ``keep`` rejects. ``needs_history``: ``explore``
+    engine draw more tasks instead of those whose groups ``keep`` rejects. ``needs_history``: ``explore``
     reads the metrics of earlier steps. ``teacher``: the weights that score a teacher's context: ``live`` (the
     sampler's), ``frozen`` (the base checkpoint's) or ``average`` (a moving average); ``teacher_rate``: share
     of the new weights in that average, at each update.

@@ -68,7 +68,7 @@ def split_thought(text: str) -> Response:
 
 
 def with_think_tags(text: str) -> str:
-    """The response with <think> and </think> in place of the marks that other models put around thoughts.
+    """The response with <think> and </think> instead of the marks that other models put around thoughts.
 
     Known marks: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss. Other text is unchanged.
     """
@@ -104,7 +104,7 @@ def shown(value: Any) -> str:
 
 
 def well_formed(text: str) -> tuple[str, int]:
-    """``text`` with U+FFFD in place of lone surrogates, which UTF-8 cannot encode, and their number."""
+    """``text`` with U+FFFD instead of lone surrogates, which UTF-8 cannot encode, and their number."""
     return _LONE_SURROGATE.subn(REPLACEMENT, text)
 
 

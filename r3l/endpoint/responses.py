@@ -1,4 +1,4 @@
-"""Answers of a server, checked field by field: a number in place of a text is an error, not a response.
+"""Answers of a server, checked field by field: a number instead of a text is an error, not a response.
 
 The `openai` package's own types are not strict enough (they take any JSON) or too strict (servers have their
 own finish reasons), so these replace them.

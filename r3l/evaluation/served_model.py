@@ -1,4 +1,4 @@
-"""Models behind a server in place of a checkpoint: sampling, and what must be known about their scores."""
+"""Models behind a server instead of a checkpoint: sampling, and what must be known about their scores."""
 
 from __future__ import annotations
 

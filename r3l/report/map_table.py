@@ -81,7 +81,7 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 
     The slope is fitted to the comparisons of part UNSEEN, which were predicted before they ran, and Holm
     corrects the p-values over the tests. Before REGISTERED_CELLS (18) comparisons have ended, the sentence
-    says so in place of the verdict. [] if the comparisons of a test give no line (too few, or all at one x).
+    says so instead of the verdict. [] if the comparisons of a test give no line (too few, or all at one x).
     """
     unseen = [row for row in rows if row["part"] == UNSEEN]
     ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}

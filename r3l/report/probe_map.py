@@ -69,7 +69,7 @@ class MapRow(Strict):
     - ``kept_success``: share of retried successes that succeed again under the hint
     - ``early``, ``final``: difference in training success over the first third of the updates, and in test
       success at the end; ``early_test``: as ``early``, in test success
-    - ``early_test_unreflected``: ``early_test`` with R3L without reflection in place of GRPO
+    - ``early_test_unreflected``: ``early_test`` with R3L without reflection instead of GRPO
     - ``tokens_20``, ``tokens_60``: difference in test success where both methods have generated as many
       tokens as the cheaper one has after 20, or 60, updates
     """

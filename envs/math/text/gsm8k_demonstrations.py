@@ -237,7 +237,7 @@ def _result(parts: Sequence[Any]) -> str:
 
 
 def _with(text: str, wrong: Mapping[str, str]) -> str:
-    """``text`` with wrong numbers in place of the right ones."""
+    """``text`` with wrong numbers instead of the right ones."""
     return _NUMBER.sub(lambda found: wrong.get(_plain(found[0]), found[0]), text)
 
 

@@ -108,7 +108,7 @@ class ScienceWorldEngine:
     def variations(self, name: str) -> dict[str, list[int]]:
         """The simulator's split of a task type: variation numbers by ``train``, ``dev`` and ``test``.
 
-        Loads variation 0 in place of a started task, so ``reset`` must follow. The name is not checked: the
+        Loads variation 0 instead of a started task, so ``reset`` must follow. The name is not checked: the
         simulator replaces an unknown one by another.
         """
         self._started = False

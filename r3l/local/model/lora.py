@@ -146,7 +146,7 @@ def without_adapter(model: Any) -> Iterator[None]:
 
 
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """New weights, by name, that need no LoRA adapter: W + alpha / rank * B A in place of each adapted W.
+    """New weights, by name, that need no LoRA adapter: W + alpha / rank * B A instead of each adapted W.
 
     ``weights``: weights of ``model`` by name. The result has the base checkpoint's names; ``model`` itself
     stays as it is. Computed in float64 and rounded once, so that the bytes are the same on every machine.

@@ -141,7 +141,7 @@ def without_teachers(rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tens
     """A copy of the micro-batch ``batch`` of ``rows`` as it would be without teachers.
 
     Rows that were sampled in a teacher's context get weight 0. All others get the advantage that they would
-    have (``untaught_advantage``), and the policy's log-probs ``logprobs_B_T`` in place of the teacher's.
+    have (``untaught_advantage``), and the policy's log-probs ``logprobs_B_T`` instead of the teacher's.
     """
     untaught = []
     for row in rows:
