@@ -21,14 +21,29 @@ _CODES = {
     "contextwindowexceedederror",
     "exceed_context_size_error",
     "model_max_prompt_tokens_exceeded",
+    "tokens_limit_reached",
 }
-_TEMPLATE = re.compile(r"template|jinja", re.IGNORECASE)
-_SIZE = r"(?:context|model|sequence|session|input|prompt)[ _-]?(?:length|len|size|window|limit)"
+# Statuses of other reasons: access, payment, an unknown address, rate limits, an overloaded server.
+_OTHER_STATUSES = {401, 402, 403, 404, 408, 409, 429, 502, 503, 504, 529}
+# Words of other reasons: the chat template, a rate or a quota, access, memory, the size of a file.
+_OTHER_WORDS = re.compile(
+    r"template|jinja|quotas?\b|rate[ _-]?limit|throttl|per[ _-](?:second|minute|hour|day|week|month)\b"
+    r"|this (?:day|week|month)\b|try(?:ing)? again (?:in|later|after)|before trying again|too many requests"
+    r"|\bcredits?\b|\bplan\b|billing|(?:sign|log)[ -]?in\b|out of memory|\bKV\b|batch[ _]size"
+    r"|image (?:input )?size|\bbytes?\b|\d ?[KMG]i?B\b|entity too large",
+    re.IGNORECASE,
+)
+_SIZE = (
+    r"(?:(?:context|sequence|input|prompt)[ _-]?(?:length|len|size|window|limit)|session[ _-]len(?:gth)?"
+    r"|model[ _-](?:length|len|size|window|(?:token|input) limit)|max[ _]seq[ _]len)"
+)
 _OVER = r"(?:exceed|longer than|larger than|greater than|too (?:long|large|big)|overflow)"
 _WORDS = re.compile(
     rf"max(?:imum)?[ _]{_SIZE}|{_OVER}.{{0,60}}{_SIZE}|{_SIZE}.{{0,40}}{_OVER}"
     rf"|{_OVER}\w*.{{0,30}}(?:n_ctx|max_\w*len)"
     r"|(?:prompt|inputs?|messages|dialog|conversation|request) (?:is|are|was) too (?:long|large)"
+    r"|range of input length should be|prompt exceeds max length|model input length limit"
+    r"|(?:maximum supported sequence|max_seq|total sequence)[ _]len(?:gth)?"
     r"|too many (?:input )?tokens"
     r"|token count\b.{0,20}exceeds"
     r"|exceeds? the (?:maximum|max|configured)\b.{0,20}(?:limit|number) of .{0,10}tokens"
@@ -40,23 +55,27 @@ _WORDS = re.compile(
 )
 _N = r"\b(\d{1,9})\b"
 _LIMIT = (
-    rf"> {_N}|(?:context|model|sequence|session|max(?:imum)? input)[ _-]?(?:length|len|size|window|limit)"
+    rf"> {_N}"
+    r"|(?<!requires a )(?:context|model|sequence|session|max(?:imum)? input)[ _-]?"
+    r"(?:length|len|size|window|limit)"
     rf"(?: is(?: only)?| of|:)? \(?{_N}|must be <= {_N}|less than {_N} tokens|tokens allowed \({_N}|"
-    rf"{_N} maximum context|limit of {_N}"
+    rf"{_N} maximum context|limit of {_N}|exceed max_seq_len \({_N}|token limit: {_N}"
 )
+_SUM = rf"limit: {_N} \+ {_N} > {_N}"  # Anthropic's: prompt + response > context
 _PROMPT = (
-    rf"(?<!at least ){_N} (?:tokens )?(?:in|from) the (?:input|messages|prompt)|"
+    rf"(?<!at least ){_N} (?:tokens )?(?:in|from) (?:the|your) (?:input|messages|prompt)|{_N} of text input|"
     rf"(?<!at least ){_N} (?:input|prompt) tokens|{_N} `inputs` tokens|Given: {_N}|token count \({_N}|"
-    rf"(?:request|prompt|input|prompt length|requested tokens) \((?:length )?{_N}|"
+    rf"(?:request|prompt|input|(?:prompt|input) length|requested tokens) \((?:length )?{_N}|"
     rf"(?<!maximum )(?:input|prompt) length (?:is |of )?{_N}|resulted in {_N} tokens|"
     rf"contains {_N} tokens|too long: {_N}"
 )
 # vLLM from 0.15 on names the limit of the prompt: context minus requested response. Some versions call that
-# the model's context length. It is negative if the requested response exceeds the context.
+# the model's context length ("your request has"); later ones name the context again ("you requested"). It is
+# negative if the requested response exceeds the context.
 _SIGNED = r"(-?\d{1,9})\b"
-_OF_VLLM = r"\(parameter=input_tokens"
-_INPUT_LIMIT = rf"maximum input length of {_SIGNED}|maximum context length is {_SIGNED} tokens\..*{_OF_VLLM}"
-_TOTAL = rf"requested (?:a total of )?{_N} tokens"
+_OF_VLLM = r"However, your request has .*\(parameter=input_tokens"
+_INPUT_LIMIT = rf"maximum input length of {_SIGNED}|maximum context length is {_SIGNED} tokens\. {_OF_VLLM}"
+_TOTAL = rf"requested (?:a total of |about )?{_N} tokens|for a total of {_N} tokens"
 _RESPONSE = rf"at most {_N} completion tokens|> {_N}, which is the maximum allowed"
 _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
 
@@ -98,11 +117,11 @@ class Room:
 def room_of_refusal(status: int, text: str) -> Room | None:
     """The token counts that a refusal names if its reason is a full context; None for any other reason.
 
-    Each count is None if the refusal does not name it. ``status``: the HTTP status; below 400, and 401, 403,
-    404 and 429, it has another reason. ``text``: the response's body, in which error codes decide, else the
-    wordings of known servers.
+    Each count is None if the refusal does not name it. ``status``: the HTTP status; below 400, and for
+    access, payment, rate limits or an overloaded server, it has another reason. ``text``: the response's
+    body, in which error codes decide, else the wordings of known servers.
     """
-    if status < 400 or status in (401, 403, 404, 429):
+    if status < 400 or status in _OTHER_STATUSES:
         return None
     # Is it the context? Error codes decide, else the words of the message; never the chat template's.
     try:
@@ -115,10 +134,14 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     said = message(text)
     if len(said) > LONGEST:  # a server may repeat the prompt before or after its reason
         said = f"{said[: LONGEST // 2]} {said[-LONGEST // 2 :]}"
-    if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
+    if not codes & _CODES and (_OTHER_WORDS.search(said) or not _WORDS.search(said)):
         return None
 
     # The numbers, from separate fields (llama.cpp) or from the message.
+    added = re.search(_SUM, said)
+    if added is not None:
+        prompt, _, limit = map(int, added.groups())
+        return Room(limit, prompt)
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
     input_limit = _number(_INPUT_LIMIT, said)
     return Room(

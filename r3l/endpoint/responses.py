@@ -61,6 +61,8 @@ _CHOICES = {
 # of 100,000 tokens has as many token ids.
 MOST_VALUES = 500_000
 MOST_CHOICES = 128  # as many as OpenAI gives; one is requested
+MOST_MARKS = 64  # control tokens that are removed from the end of a text
+LONGEST_MARK = 200  # characters of one, with the blanks after it
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -78,10 +80,12 @@ class UnusableAnswer(httpx2.RequestError):
 
 
 # Control tokens by their spelling: <|im_end|>, DeepSeek's with full-width bars, EXAONE's [|endofturn|], Gemma
-# 4's <turn|>, <eos>, Seed-OSS's <seed:eos>, <end_of_turn>, </s>. A model's own are known with its tokenizer.
+# 4's <turn|>, <eos>, Seed-OSS's <seed:eos>, <end_of_turn>, </s>, Nemotron's <SPECIAL_12> and <extra_id_1>,
+# MiniMax's [e~[. A model's own are known with its tokenizer.
 _CONTROL = (
     r"<[|\uff5c][^|\uff5c<>\s]{1,40}[|\uff5c]>|\[\|[^|\[\]\s]{1,40}\|\]|<[^|<>/\s]{1,40}\|>"
-    r"|<(?:\w{1,20}:)?eo[st]>|<end_of_\w{1,20}>|</s>"
+    r"|<(?:\w{1,20}:)?(?:eo[adhmpst]|EO[DST])>|\[EO[ST]\]|<end_of_\w{1,20}>|</s>|<pad>"
+    r"|<SPECIAL_\d{1,4}>|<extra_id_\d{1,3}>|\[e~\["
 )
 
 
@@ -274,9 +278,16 @@ class ChatAnswer(_Completion):
         """
         message = _first(self.choices).message
         marks = "|".join([*(re.escape(end) for end in ends if end.strip()), _CONTROL])
-        at_end = rf"(?:(?:{marks})\s{{0,4}}){{1,4}}\Z"  # bounded, to be fast
-        message.content, found = re.subn(at_end, "", message.content or "")
-        return found > 0
+        at_end = re.compile(rf"(?:{marks})\s*\Z")
+        content = message.content or ""
+        end = len(content)
+        for _ in range(MOST_MARKS):
+            found = at_end.search(content, max(0, end - LONGEST_MARK), end)
+            if found is None:
+                break
+            end = found.start()
+        message.content = content[:end]
+        return end < len(content)
 
     def check_complete(self) -> None:
         """Raise UnfinishedAnswer if the response may be incomplete, calls a tool, or has no text at all."""

@@ -37,6 +37,7 @@ IRREGULAR = {  # counts of a server's responses, by their keys in evaluation.jso
     "shortened": "may have been cut off, since the server allowed less than max_tokens",
     "uncounted": "came without the number of their tokens",
 }
+MOST_MODELS = 5  # named in a warning
 # Above these shares there is a warning; our choice.
 MAX_SUSPECT = 0.1  # episodes that ended by what the setting can have caused
 MAX_IMPOSSIBLE = 0.5  # turns with an action that the environment did not carry out
@@ -149,7 +150,9 @@ def several_models(agent: Mapping[str, Any] | None) -> str | None:
     if len(models) < 2:
         return None
     ordered = sorted(models.items(), key=lambda pair: -pair[1])
-    named = "; ".join(f"{name} ({number:,})" for name, number in ordered)
+    named = "; ".join(f"{name} ({number:,})" for name, number in ordered[:MOST_MODELS])
+    if len(ordered) > MOST_MODELS:  # a proxy may give each response a fingerprint of its own
+        named += f"; and {len(ordered) - MOST_MODELS:,} others"
     return (
         f"the server's responses are of several models or versions, so the score is of no single one: {named}"
     )

@@ -37,6 +37,20 @@ OTHER = [
     (400, error("This model does not support the field context_window")),
     (401, error("context_length_exceeded", code="context_length_exceeded")),
     (429, error("Request too large: limit of 8000 tokens per minute exceeded", code="rate_limit_exceeded")),
+    (402, error("Model length limit exceeded for the free plan; add credits")),
+    (400, error("Too many tokens used this month; quota exceeded")),
+    (503, error("Request limit exceeded: too many tokens per day")),
+    (
+        400,
+        json.dumps(
+            {"message": "Too many tokens, please wait before trying again.", "__type": "ThrottlingException"}
+        ),
+    ),
+    (400, error("Your session limit has been exceeded; sign in again")),
+    (500, error("CUDA out of memory: model size exceeds what is free")),
+    (500, error("input is too large to process. increase the physical batch size")),
+    (413, "<html>413 Request Entity Too Large: prompt size exceeds 1 MB</html>"),
+    (400, error("Image input size exceeds 20 MB")),
     (400, "[" * 100_000),
 ]
 

@@ -47,6 +47,9 @@ END_MARKS += [
     "[|endofturn|]",
     "<\uff5chy_eos\uff5c>",
 ]
+# Nemotron's, MiniMax's, CodeLlama's, InternLM's, Yuan's; many of them, or with many blanks
+END_MARKS += ["<SPECIAL_12>", "<extra_id_1>", "[e~[", "<EOT>", "<eoa>", "<eod>", "<|im_end|>" * 9]
+END_MARKS += ["<|im_end|>" + 6 * "\n", "<eos>" + 40 * "<pad>"]
 
 
 @pytest.mark.parametrize("mark", END_MARKS)

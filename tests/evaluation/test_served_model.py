@@ -19,6 +19,7 @@ from nano_server import NanoServer
 from program import Program, run
 from start_models import START_MODEL
 
+from r3l.evaluation.summary import several_models
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.frame import read_runs
 
@@ -237,6 +238,12 @@ def test_what_a_server_repeats_of_its_secrets_is_in_no_file_and_no_message(progr
     assert "'***@host/v1' must be an address" in wrong and "secret" not in wrong
     assert b"secret" not in written_below("folder") and b"*** *** ***" in written_below("folder")
     assert result["agent"]["answered_by"] == {"any ***, ***": 5}
+
+
+def test_a_warning_names_few_of_many_models():
+    """A proxy may give each response a fingerprint of its own."""
+    warning = several_models({"answered_by": {f"m, fp_{k}": 1 + (k == 7) for k in range(1_000)}})
+    assert warning.endswith("m, fp_7 (2); m, fp_0 (1); m, fp_1 (1); m, fp_2 (1); m, fp_3 (1); and 995 others")
 
 
 def test_scores_of_several_models_say_so(program, caplog):

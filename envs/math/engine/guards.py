@@ -15,7 +15,7 @@ from typing import Any
 from r3l.envs.math.engine.normalize import enclosing, members, normalize
 from r3l.envs.math.engine.numerals import base_suffixes, digits_in_base
 from r3l.envs.math.engine.plain_comparison import same_word
-from r3l.envs.math.engine.units import equal_numbers
+from r3l.envs.math.engine.units import equal_numbers, measures_differ
 
 ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
 
@@ -126,6 +126,24 @@ def scales_differ(gold: str, answer: str) -> bool:
     return _SCALES.findall(gold.casefold()) != _SCALES.findall(answer.casefold())
 
 
+def units_differ(gold: str, answer: str) -> bool:
+    """True if both texts are numbers with a unit, and these are two different measures.
+
+    math-verify ignores units, so it takes 5 m for 5 cm.
+    """
+    return measures_differ(gold, answer)
+
+
+_HALF_OF_DAY = re.compile(r"\d:\d\d\s*([ap])m\Z")
+
+
+def halves_of_day_differ(gold: str, answer: str) -> bool:
+    """True if one time is before noon and the other after. math-verify takes 3:30 am for 3:30 pm."""
+    one = _HALF_OF_DAY.search(normalize(gold))
+    other = _HALF_OF_DAY.search(normalize(answer))
+    return bool(one and other and one[1] != other[1])
+
+
 _WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname)\s*\{[^{}]*\}")
 # The name of what is computed: x =, f(x) =, a_n =, P(x, y) =, f^{-1}(x) =.
 _NAMED = re.compile(
@@ -210,6 +228,8 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
     "side by side": numbers_side_by_side,
     "brackets": brackets_differ,
     "scales": scales_differ,
+    "units": units_differ,
+    "half of day": halves_of_day_differ,
     "case": case_differs,
     "rounding": beyond_rounding,
 }

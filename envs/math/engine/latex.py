@@ -90,7 +90,8 @@ _SPACE = re.compile(
     r"|\\(?:hspace|hskip|vspace|phantom|hphantom|vphantom)\*?\s*\{[^{}]*\}"
 )
 _NOTHING = re.compile(
-    r"(?<!\\)\\!|\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\.?|\\?\$|(?<!\\)\\[()\[\]]"
+    r"(?<![A-Za-z])(?:US|CA|AU|NZ|HK|[AC])\\?\$(?=\s*[\d.])"
+    r"|(?<!\\)\\!|\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\.?|\\?\$|(?<!\\)\\[()\[\]]"
     r"|\\(?:display|text|script)style(?![A-Za-z])|\\(?:no)?limits(?![A-Za-z])|\\(?:math)?strut(?![A-Za-z])"
     r"|\\(?:negthinspace|nobreak|relax|noindent|centering)(?![A-Za-z])|\\color\s*\{\w*\}"
 )
@@ -110,6 +111,7 @@ _TWO_ARGUMENTS = re.compile(r"\\(frac|binom)\s*(?:(\w)|\{([^{}]*)\})\s*(?:(\w)|\
 _ONE_ARGUMENT = re.compile(r"\\sqrt\s*(\w)")
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|log|ln|exp"  # sec may be seconds
 _BARE_FUNCTION = re.compile(rf"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?({_FUNCTIONS})(?=[\s_(\^{{\d])")
+_BARE_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _LOG_BASE = re.compile(r"\\log(\d+)(?=\s*\()")
 _BARE_ROOT = re.compile(r"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?(sqrt|cbrt)\(([^()]*)\)")
 _POWER = re.compile(r"\^\s*(-\s*\d+)")
@@ -150,5 +152,6 @@ def without_layout(text: str) -> str:
 
     # Roots, functions and powers written as in a program: sqrt(2), np.log(3), 2**-1.
     text = _BARE_ROOT.sub(root, text)
+    text = _BARE_PI.sub(r"\\pi ", text).replace("\\varnothing", "\\emptyset").strip()
     text = _LOG_BASE.sub(r"\\log_{\1}", _BARE_FUNCTION.sub(r"\\\1", text))
     return _POWER.sub(lambda power: "^{" + power[1].replace(" ", "") + "}", text)

@@ -36,6 +36,17 @@ _DEGREES = re.compile(
     rf"(?<=[\d)}}.]) ?\{{?\}}? ?(?:\^ ?\{{? ?(?:{_DEGREE_SIGN}) ?\}}?|\\degrees?(?![A-Za-z])|\\textdegree)"
 )
 _ANGLE = re.compile(r"\\ang\s*\{([^{}]*)\}")
+# 3:30 p.m., 3:30\text{ PM}
+_TIME_OF_DAY = re.compile(
+    r"(\d:\d\d) *(?:\\(?:text|textrm|mathrm|mbox) ?\{)? *([ap])\.? ?m\b\.? *\}?\Z", re.IGNORECASE
+)
+# 1.5 million, 1.5\text{ million}, 1.5\text{ million dollars}
+_MILLIONS = re.compile(
+    r"(?<![\w.,/^])(\d[\d,]*(?:\.\d+)?) ?(\\(?:text|textrm|mathrm|mbox) ?\{)? ?"
+    r"(hundred|thousand|million|billion|trillion)s?\b"
+)
+_EMPTY_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox) ?\{ *\}")
+_TIMES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 # 5th, 5-th, 5^{th}, 5^{\text{th}}
 _ORDINAL = re.compile(
     r"(?<=\d)(?: ?[\^-])? ?\{? ?(?:\\(?:text|textrm|mathrm|mbox|textsuperscript) ?\{ ?)?"
@@ -61,6 +72,8 @@ def normalize(text: str) -> str:
 
     # Thousands come before mixed numbers: both have a blank between digits.
     text = _THOUSANDS.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
+    text = _TIME_OF_DAY.sub(lambda m: f"{m[1]} {m[2].lower()}m", text)
+    text = _EMPTY_TEXT.sub("", _MILLIONS.sub(_in_digits, text))
     text = _POINT_AT_END.sub("", text)
     text = _MIXED.sub(improper, text)  # math-verify reads only some spellings of 1 3/4
     text = _SCIENTIFIC.sub(lambda m: f"{m[1]}\\times 10^{{{int(m[2])}}}", text)
@@ -77,6 +90,12 @@ def normalize(text: str) -> str:
         if (enclosing(inner) or ("", ""))[0] in ("(", "["):
             return inner
     return text
+
+
+def _in_digits(scaled: re.Match[str]) -> str:
+    """1.5 million as 1500000."""
+    value = Fraction(scaled[1].replace(",", "")) * _TIMES[scaled[3]]
+    return f"{value}{scaled[2] or ''}" if value.denominator == 1 else scaled[0]
 
 
 def _repeating(decimal: re.Match[str]) -> str:

@@ -17,7 +17,9 @@ _CURRENCY = "€£¥₹¢"
 _NUMBER_PART = re.compile(r"(?:[-+*/().,\d\s{}^\[\]]|\\(?:frac|sqrt|pi|times|cdot|circ)(?![A-Za-z]))*")
 _UNIT_FRACTION = re.compile(r"\\frac\{ ?([A-Za-z][A-Za-z \d^{}]*)\}\{ ?([A-Za-z][A-Za-z \d^]*)\}")
 _EXPONENT = re.compile(r"\^ ?(?:\{ ?-?\d ?\}|-?\d)|(?<=m)[23](?![\w])")
-_RAISED_WORD = re.compile(r"(?<=[A-Za-z]{2}) (?:squared|cubed)\b")
+_RAISED_WORD = re.compile(r"(?<=[A-Za-z]{2}) (squared|cubed)\b")
+_RAISED_BEFORE = re.compile(r"\b(square|sq|cubic|cu) ([A-Za-z]+)")
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _SYMBOLS = re.compile(
     r"""[cmknd]m | [km]?g | m[lL] | dL | ft | in | yds? | mi | lbs? | oz | hrs? | mins? | secs? | ms | mph
     | kph | rpm | sq | cu | [kMG]?Hz | [kM]?Pa | atm | mol | [kMG]?eV | [kM]J | [kM]Wh? | [mk]A | [kmM]V | dB
@@ -66,7 +68,19 @@ _ABBREVIATIONS = {
     "hr": "h",
     "degree": "deg",
     "usd": "dollar",
+    "radian": "rad",
+    "milliliter": "ml",
+    "ounce": "oz",
+    "yr": "year",
+    "kph": "km / h",
+    "mph": "mi / h",
 }
+# Units that a reader tells apart for certain. A product or quotient of units is not judged.
+MEASURES = {
+    *("mm", "cm", "m", "km", "in", "ft", "yd", "mi", "mg", "g", "kg", "lb", "oz", "ml", "l"),
+    *("ms", "s", "min", "h", "day", "week", "month", "year", "dollar", "cent", "deg", "rad"),
+}
+_ENDS_WITH_TEXT = re.compile(TEXT.pattern + r"[\s^{}\d]*\Z")
 _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 
 
@@ -108,25 +122,39 @@ def _hundredth(text: str) -> str:
 
 def without_units(gold: str, answer: str) -> tuple[str, str]:
     """Both normalized texts without their units; unchanged if both have a unit and these differ."""
-    bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
-    numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
-    bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)
+    bare_gold, of_gold, bare_answer, of_answer = _split_units(gold, answer)
     if of_gold and of_answer and of_gold != of_answer:
         return gold, answer
     return bare_gold, bare_answer
 
 
+def measures_differ(gold: str, answer: str) -> bool:
+    """True if both texts are numbers with a unit of MEASURES, squared or cubed or not, and these differ."""
+    _, of_gold, _, of_answer = _split_units(normalize(gold), normalize(answer))
+    measured = all(re.sub(r" \^-?\d\Z", "", unit) in MEASURES for unit in (of_gold, of_answer))
+    return measured and of_gold != of_answer
+
+
+def _split_units(gold: str, answer: str) -> tuple[str, str, str, str]:
+    """(number, unit) of both normalized texts, one after the other; a unit is "" if there is none."""
+    in_text = _ENDS_WITH_TEXT.search(gold) is not None  # single letters in \text are no variables
+    bare_gold, of_gold = _split_unit(gold, letters_are_units=in_text)
+    numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
+    return bare_gold, of_gold, *_split_unit(answer, letters_are_units=numeric_gold)
+
+
 def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
     """Split ``text`` into a number and its unit; without a unit ``text`` and "".
 
-    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer, and in answers
-    to one with letters, they are variables.
+    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer without \\text,
+    and in answers to one with letters, they are variables.
     """
     # One spelling of units: plain words, with ^2 and /.
     stripped = text.strip(_CURRENCY + " ")
     words = re.sub(r"\{ +|(?<=\S) +(?=\})", lambda blank: blank[0].strip(), TEXT.sub(r" \1 ", stripped))
-    words = _RAISED_WORD.sub("^2", _UNIT_FRACTION.sub(r" \1/\2", words))
+    words = _RAISED_WORD.sub(lambda m: f"^{_POWERS[m[1]]}", _UNIT_FRACTION.sub(r" \1/\2", words))
     words = re.sub(r"(?<=[A-Za-z])\.(?= |\Z)", "", re.sub(r" +", " ", words)).strip("!* ")
+    words = _RAISED_BEFORE.sub(lambda m: f"{m[2]}^{_POWERS[m[1]]}", words)
 
     # The number is all digits and operators at the beginning; operators at its end belong to the unit.
     end = _NUMBER_PART.match(words).end()  # type: ignore[union-attr]
@@ -177,7 +205,7 @@ def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
 
 def _unit_name(unit: str) -> str:
     """The unit in lower case and in the singular, abbreviated if there is an abbreviation."""
-    words = re.findall(r"[a-z]+|\^\{?-?\d\}?|/", unit.casefold())
+    words = re.findall(r"[a-z]+|\^-?\d|/", re.sub(r"[{}]|(?<=\^) ", "", unit.casefold()))
     singular = (word.removesuffix("s") if len(word) > 3 else word for word in words)
     return " ".join(_ABBREVIATIONS.get(word, word) for word in singular)
 

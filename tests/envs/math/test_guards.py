@@ -16,6 +16,8 @@ REASONS = {
     "side by side": ("7", "3 4"),
     "brackets": ("(6,3)", r"\{6,3\}"),
     "scales": ("2", r"2\text{ dozen}"),
+    "units": (r"5\text{ cm}", "5 m"),
+    "half of day": ("3:30 pm", "3:30 am"),
     "case": ("2X", "2x"),
     "rounding": ("x=10^{-20}", "x=10^{-21}"),
 }
