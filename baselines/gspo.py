@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GSPOSettings(GRPOSettings):
-    """Settings of GSPO: those of GRPO with other defaults.
+    """Settings of GSPO: the settings of GRPO with other defaults.
 
     Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
     """

@@ -19,7 +19,7 @@ from r3l.core.trajectory import Group
 
 
 class ReinforcePPSettings(GRPOSettings):
-    """Settings of REINFORCE++: those of GRPO, and a baseline that is subtracted from rewards.
+    """Settings of REINFORCE++: the settings of GRPO, and a baseline that is subtracted from rewards.
 
     Codes in the descriptions, such as (A-8) or (audit 0.6), are entries of docs/audit.md.
     """

@@ -117,7 +117,7 @@ def figure_of_feedback(
     method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw what feedback buys per token: of the stored runs, or those under --results.
+    """Draw the gain from feedback per token, of the stored runs or the runs under --results.
 
     Example: `r3l figure feedback_per_token --out results/figures`
     """

@@ -136,7 +136,7 @@ def claims(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test the paper's claims on finished runs and probes: the stored ones, or those under --results.
+    """Test the paper's claims on finished runs and probes: the stored ones, or the ones under --results.
 
     `--env` and `--claim` choose rows to show; corrections are over all.
 

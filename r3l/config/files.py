@@ -49,7 +49,7 @@ class Strict(OptionModel):
 
 
 def own_folders(kind: str) -> list[Path]:
-    """The user's folders of ``kind``: those that R3L_METHODS (methods) or R3L_ENVS (envs) lists, absolute.
+    """The user's folders of ``kind``, absolute: the folders in R3L_METHODS (methods) or R3L_ENVS (envs).
 
     The variables are separated as PATH is. [] if the variable is not set, and for any other kind. The folders
     need not exist.

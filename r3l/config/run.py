@@ -145,7 +145,7 @@ class Run(TierSettings):
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a run's values, as a manifest has them, with only those that enter its fingerprint."""
+    """A copy of a run's values, as a manifest has them, with only the values that enter its fingerprint."""
     values = {}
     for key, value in run.items():
         values[key] = dict(value) if isinstance(value, dict) else value

@@ -85,7 +85,8 @@ def shaped_probability(
 def reverse_kl(logprobs_B_T: torch.Tensor, teacher_logprobs_B_T: torch.Tensor) -> torch.Tensor:
     """Loss sg(l - lT) l per token, with l and lT the log-probs of policy and teacher; sg stops the gradient.
 
-    Its gradient is that of KL(policy || teacher), estimated only at the sampled token.
+    Its gradient is the gradient of KL(policy || teacher), estimated only at the sampled token. Shape (B, T);
+    the teacher's log-probs are expected without gradient.
     """
     return (logprobs_B_T.detach() - teacher_logprobs_B_T) * logprobs_B_T
 

@@ -135,7 +135,7 @@ class Trajectory:
       rollout).
     - ``trainable``: the turns that carry gradient; None: all.
     - ``rescore``: the log-probs from sampling belong to another context (a distilled retry was sampled under
-      guidance), so the engine computes those of the policy that sampled it in the trained context.
+      guidance), so the engine computes log-probs, in the trained context, of the policy that sampled it.
     - ``hint``: the text that only the teacher reads.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.

@@ -181,9 +181,9 @@ def endings(counts: Mapping[str, int]) -> str:
 
 
 def fixes(run: Run) -> dict[StopReason, str]:
-    """For each ending of an episode that a setting of ``run`` can have caused, what to change.
+    """The advice what to change, for each ending of an episode that a setting of ``run`` can have caused.
 
-    They are: the context is full, a response is cut off, a response is invalid.
+    The endings are: the context is full, a response is cut off, a response is invalid.
     """
     sampling = run.sampling
     env_settings = run.env_settings

@@ -26,9 +26,9 @@ class WorkerLost(EngineLost):
 class RecordedEnvironment:
     """Wraps ``engine`` and records its episode since the last reset, so that :meth:`rewind` can go back.
 
-    Only the first attempt is recorded: after a rewind, steps are not, until the next reset. So any number of
-    retries can start from turns of the first attempt. ``RecordedEnvironment(engine, env)``: ``env`` is the
-    environment's name in messages, by default the engine's class.
+    Only the first attempt is recorded: after a rewind, steps are not recorded until the next reset. So any
+    number of retries can start from turns of the first attempt. ``RecordedEnvironment(engine, env)``: ``env``
+    is the environment's name in messages, by default the engine's class.
     """
 
     def __init__(self, engine: Environment, env: str = "") -> None:

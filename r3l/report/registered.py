@@ -72,7 +72,7 @@ def of_base_checkpoints(
 ) -> pd.DataFrame:
     """The rows of ``runs`` in ``plan``'s tier, in ``envs``, from the base checkpoints that configs name now.
 
-    ``envs``: by default those of the plan. Raises ConfigError for an unknown environment.
+    ``envs``: by default the plan's. Raises ConfigError for an unknown environment.
     """
     models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
     benches = {(plan.tier, env, model) for env, model in models.items()}

@@ -176,7 +176,7 @@ class Effect:
     def power(self, effect: float, level: float = ALPHA) -> float:
         """Probability that a two-sided test at ``level`` rejects if the true difference is ``effect``.
 
-        The spread and the number of seeds are those of this estimate. With a standard error of 0: 1, or 0 if
+        The spread and the number of seeds are this estimate's. With a standard error of 0 it is 1, or 0 if
         ``effect`` is 0. NaN for one seed.
         """
         if self.deviation is not None:

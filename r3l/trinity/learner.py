@@ -112,7 +112,7 @@ class Learner:
     def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
         """Log-prob (nats, at the sampling temperature) of each token of ``ids`` given those before it.
 
-        The first has 0. They are the base checkpoint's if ``of_base``, else those of the model that samples.
+        The first has 0. They are the base checkpoint's if ``of_base``, else the sampling model's.
         """
         model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])

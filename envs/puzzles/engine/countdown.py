@@ -36,7 +36,7 @@ _LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target",
 class CountdownDifficulty(Difficulty):
     """How many numbers a problem has, the range of their values and of the target, and the operators.
 
-    ``operators``: those that the generator uses to make the target.
+    ``operators``: the ones with which the generator makes the target.
     """
 
     min_numbers: int = Field(ge=2)

@@ -30,8 +30,8 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError,
 def answer_in(response: str) -> str | None:
     r"""The answer in a response as RLTF reads it: the content of the ``\boxed{...}`` that closes last.
 
-    It may be empty. Without such a box, the word after ``\boxed``. None without either, and for any response
-    with an unmatched closing brace.
+    It may be empty. If there is no such box, the answer is the word after ``\boxed``. None if there is no
+    such word either, and for any response with an unmatched closing brace.
     """
     answer: slice | None = None
     opened: list[int] = []

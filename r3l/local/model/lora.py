@@ -166,7 +166,7 @@ def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
     """Write a LoRA adapter into ``folder``, in the layout that peft's PeftModel loads.
 
     ``folder`` must exist; its old adapter is replaced. ``trained``: the adapter's tensors, by their names in
-    ``model``. Also written are settings of ``model``: rank, alpha, targets, name and digest of the base
+    ``model``. It writes settings of ``model`` too: rank, alpha, targets, name and digest of the base
     checkpoint.
     """
     by_peft = {_PREFIX + name.replace(f".{ADAPTER_NAME}.", "."): tensor for name, tensor in trained.items()}
