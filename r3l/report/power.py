@@ -70,8 +70,7 @@ def power_rows(
 ) -> list[SeedPlan]:
     """A plan for each comparison: the seeds that show a true difference of ``wanted``.
 
-    ``target``: level and power of the test. ``runs``: those that were compared, from which a seed's cost is
-    taken.
+    ``target``: level and power of the test. ``runs``: the compared runs, from which a seed's cost is taken.
     """
 
     def core_seconds(seeds: pd.DataFrame) -> float:

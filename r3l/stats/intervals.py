@@ -28,8 +28,8 @@ class Interval:
 
     ``kind``: how it was computed, in words, such as ``t, 8 seeds`` or ``Wilson, 64 tasks`` (of one seed). A
     t-interval of fewer than MIN_SEEDS values has ``low`` and ``high`` None, and the values in ``points``,
-    which is empty otherwise. t-bounds are not clipped: if those of success rates leave [0, 1], there are too
-    few seeds.
+    which is empty otherwise. t-bounds are not clipped: if bounds of a success rate leave [0, 1], there are
+    too few seeds.
     """
 
     mean: float

@@ -59,7 +59,7 @@ class Place:
     ``folder``: Trinity writes its checkpoints, buffers and logs here. ``tasks``: folder with train.jsonl (a
     row per task in training order, ``{"id": ..., "occurrence": 0}``) and a file per evaluation (test.jsonl
     ...). ``tinker_url``: address of the server of backend tinker. ``nodes`` and ``gpus_per_node`` replace
-    those of the model's configuration. ``attention`` (verl): ``flash_attention_2``, or ``sdpa`` where
+    the numbers in the model's configuration. ``attention`` (verl): ``flash_attention_2``, or ``sdpa`` where
     flash-attn is not installed.
     """
 
