@@ -344,7 +344,8 @@ def described_numbers(space: Any) -> str:
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
     """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an array of ``space``'s shape and type.
 
-    None if it is no element of ``space``: not numbers, too many or too few, out of range, or not whole.
+    None if it is no element of ``space``: not numbers, too many or too few, out of range, or not whole; also
+    if one is infinite in ``space``'s type, even if its range has no end.
     """
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)
@@ -356,8 +357,9 @@ def read_numbers(action: str, space: Any) -> np.ndarray | None:
         return None
     if np.issubdtype(space.dtype, np.integer) and np.any(values != np.round(values)):
         return None
-    array = values.astype(space.dtype).reshape(space.shape)
-    return array if space.contains(array) else None
+    with np.errstate(over="ignore"):
+        array = values.astype(space.dtype).reshape(space.shape)
+    return array if space.contains(array) and np.all(np.isfinite(array)) else None
 
 
 def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -236,6 +236,11 @@ def main() -> None:
         fix = "; set HOME to a folder that can be written" if at_home else ""
         print(f"error: {path} cannot be used: {error.strerror}{fix}", file=sys.stderr)
         sys.exit(2)
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):  # Path.resolve's, until Python 3.12
+            raise
+        print(f"error: {_shown(str(error))}; a link leads to itself: name another path", file=sys.stderr)
+        sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)
         raise

@@ -55,6 +55,7 @@ from r3l.config.user_code import user_code
 from r3l.core.errors import ConfigError, did_you_mean
 from r3l.core.policy import Samples
 from r3l.feedback.feedback import FeedbackSource
+from r3l.files.yaml_files import check_value
 
 if TYPE_CHECKING:
     from r3l.core.method import Method
@@ -299,6 +300,9 @@ def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
         texts.append(f"{METHOD}{change}" if key in own else change)
     # Read the values as YAML: numbers, lists, null.
     try:
+        for text in texts:
+            key, _, value = text.partition("=")
+            check_value(value, key)
         return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(

@@ -32,7 +32,7 @@ from r3l.core.errors import DataError
 from r3l.core.text import shown
 from r3l.files import unpacking
 from r3l.files.cleanup import remove_unused
-from r3l.files.paths import cache_folder
+from r3l.files.paths import cache_folder, regular
 from r3l.files.redact import masked
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
@@ -53,7 +53,7 @@ def read_text(path: Path) -> str:
     Raises DataError naming file and byte if it is not, OSError if it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return regular(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; save it "
@@ -77,7 +77,7 @@ def read_json(path: Path, model: Any = Any, content: bytes | None = None) -> Any
     allowed; without ``model`` nothing is checked.
     """
     try:
-        content = path.read_bytes() if content is None else content
+        content = regular(path).read_bytes() if content is None else content
         try:
             parsed = from_json(content)  # in half the time
         except ValueError:  # it is damaged, or has text that only json reads

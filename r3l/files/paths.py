@@ -6,6 +6,7 @@ runs: those come as an archive (r3l.evaluation.stored_runs).
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def checkout() -> Path:
 
 RESULTS = Path("results")  # default folder of runs
 KEPT = STORED if is_checkout() else RESULTS / "stored"  # default folder of what is to be kept
+
+
+def regular(path: Path) -> Path:
+    """``path``; raises OSError if it is a pipe or a device, which may never end when it is read."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path
 
 
 def cache_folder(name: str) -> Path:

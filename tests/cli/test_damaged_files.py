@@ -6,6 +6,7 @@ Each kind of file is damaged in every way of ``damaged`` and read by the command
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -211,3 +212,9 @@ def test_a_run_whose_environment_is_not_here(wrong, run_dir, monkeypatch, caplog
     monkeypatch.setattr(sys, "argv", ["r3l", "evaluate", str(moved)])
     with pytest.raises(SystemExit):
         cli.main()
+
+
+def test_a_link_to_itself_and_a_pipe(wrong, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    assert [wrong("report", name) for name in ("loop", "pipe")] == [None, None]

@@ -73,3 +73,19 @@ def test_a_key_of_both_is_ambiguous(tmp_path, monkeypatch):
             changed(*overrides, method=method)
     run = changed("method_settings.threads=0.5", method="ambiguous")
     assert run.method_settings["threads"] == 0.5 and run.threads == changed(method="grpo").threads
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("train.steps=1:30", "key 'train.steps' is '1:30': 1:30 is read in base 60"),
+        ("train.steps=010", "key 'train.steps' is '010': 010 is read in base 8"),
+        ("train={steps: 3, save_minutes: 1:30}", "1:30 is read in base 60; write a decimal number"),
+        ("evaluation.curve=[010, 020]", "is read in base 8"),
+    ],
+)
+def test_numbers_that_yaml_reads_in_another_base_are_refused(change, words):
+    """train.steps=010 trained eight steps."""
+    with pytest.raises(ConfigError) as refused:
+        changed(change)
+    assert words in str(refused.value)

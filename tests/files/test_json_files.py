@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import tracemalloc
 
 import pytest
@@ -9,7 +10,15 @@ from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
-from r3l.files.json_files import Number, append_jsonl, read_json, read_jsonl, rewrite_jsonl, write_columns
+from r3l.files.json_files import (
+    Number,
+    append_jsonl,
+    read_json,
+    read_jsonl,
+    read_text,
+    rewrite_jsonl,
+    write_columns,
+)
 from r3l.files.unpacking import RATIO, most
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
@@ -126,3 +135,10 @@ def test_values_are_given_back_as_they_were_read(tmp_path):
     path = tmp_path / "score.json"
     path.write_text(json.dumps(content))
     assert read_json(path, Score) == content and isinstance(read_json(path, Score)["groups"]["all"], int)
+
+
+@pytest.mark.parametrize("read", [read_json, read_text])
+def test_a_pipe_is_refused_at_once(tmp_path, read):
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(OSError, match="it is no regular file"):
+        read(tmp_path / "a.json")

@@ -1,5 +1,7 @@
 """YAML files: data alone; what cannot be read says which file and why."""
 
+import os
+
 import pytest
 
 from r3l.core.errors import ConfigError
@@ -27,6 +29,8 @@ def test_data_is_read(tmp_path):
         (b"a: " + b"[" * 100_000, "has 100003 bytes; a configuration may have at most 16384"),
         (b"a: !!python/object/apply:os.system ['touch made']", "could not determine a constructor"),
         (b"a: 2024-01-01", "read as a timestamp; put quotes around"),
+        (b"a: 1:30", "1:30 is read in base 60"),
+        (b"a: [010]", "010 is read in base 8"),
         (
             b"a: &a [x, x]\n"
             + b"".join(
@@ -53,3 +57,9 @@ def test_all_else_is_refused(tmp_path, monkeypatch, content, message):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_yaml(tmp_path)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: it is no regular file"):
+        read_yaml(tmp_path / "a.yaml")

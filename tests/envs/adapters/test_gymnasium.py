@@ -3,8 +3,11 @@
 import itertools
 import sys
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 from program import run as program
+from r3l.envs.adapters.gymnasium import read_numbers
 
 import r3l
 from r3l.config import environment_of
@@ -266,3 +269,11 @@ def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments
         monkeypatch, capsys, "train", "--env", "lake", "--method", "grpo", "--set", "workers=0"
     )
     assert code == 2 and err.startswith("error: lake.yaml") and words in " ".join(err.split())
+
+
+@pytest.mark.parametrize("action", ["inf 0", "-inf 0", "1e39 0", "nan 0"])
+def test_a_number_that_is_infinite_is_no_action(action):
+    """A Box without ends has infinity as an element, and 1e39 is infinite in float32."""
+    space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    assert read_numbers(action, space) is None
+    assert read_numbers("1e38 0", space) is not None
