@@ -309,7 +309,13 @@ class TextGame(OneFileEngine):
                 raise ConfigError(
                     f"{problem}, and the game has no render(); return texts, or give it a render() that does"
                 )
-            text = self._game.render()
+            try:
+                text = self._game.render()
+            except Exception as error:  # third-party code may raise anything
+                raise ConfigError(
+                    f"{problem}, and render() raises {type(error).__name__}: {error}; return texts, or give it "
+                    "a render() that does"
+                ) from error
             if not isinstance(text, str):
                 raise ConfigError(
                     f"{problem}, and render() returns {type(text).__name__}; take an environment of texts, "

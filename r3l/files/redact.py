@@ -24,8 +24,11 @@ MASK = "***"
 IN_DATA = 8
 IN_MESSAGE = 4
 _SECRET_NAME = re.compile(
-    r"(?:api|access|auth|admin|secret)[_-]?(?:key|token)|authorization|password|secret", re.IGNORECASE
+    r"(?:api|access|auth|admin|secret)[_-]?(?:key|token)|authorization|password|secret"
+    r"|\b(?:private|subscription|user|session|bearer|x)[_-](?:key|token)\b|passwd|credential|cookie|^token$",
+    re.IGNORECASE,
 )
+_SECRET_PARAMETER = re.compile(r"^(?:key|code|sig|signature)$", re.IGNORECASE)  # in an address, besides
 _HEADER = re.compile(r"\b(Bearer|Basic)(\\?[\"']?:?\s+)[^\s\"'\\,;]+", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/\s@\"']+@")  # user and password of an address
 
@@ -41,8 +44,16 @@ def hide(*secrets: str) -> None:
 
 
 def hide_address(url: str) -> None:
-    """Mask the password of an address (a URL) from now on, or its user if it has no password."""
-    user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    """Mask from now on the password of an address (a URL), or its user if it has no password, and its keys.
+
+    Keys are values in its query whose names say so: ``?api-key=``, ``&code=``.
+    """
+    parts = urlsplit(url)
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if _SECRET_NAME.search(name) or _SECRET_PARAMETER.match(name):
+            hide(value, unquote(value))
+    user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
     if colon:
         hide(unquote(password), unquote(f"{user}:{password}"))
     else:

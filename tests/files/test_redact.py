@@ -76,3 +76,29 @@ def test_no_file_is_written_with_a_secret(monkeypatch, tmp_path):
 def test_secrets_in_lists_and_below_a_secret_name_are_hidden(fields):
     hide_fields(fields)
     assert masked("the key SECRETSECRET") == "the key ***"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api-key=QUERYSECRET",
+        "api-version=1&subscription-key=QUERYSECRET",
+        "key=QUERYSECRET",
+        "code=QUERYSECRET",
+    ],
+)
+def test_keys_in_the_query_of_an_address_are_hidden(query):
+    url = f"https://host/v1?{query}&api-version=2024-02-01"
+    hide_address(url)
+    assert "QUERYSECRET" not in masked(url) and masked(url).endswith("=***&api-version=2024-02-01")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "user_token", "X-Key", "private_key", "session-token", "passwd", "credentials", "Cookie"],
+)
+def test_further_names_of_secret_fields(name):
+    hide_fields(
+        {"extra": {name: "FIELDSECRET"}, "stop_token_ids": ["kept-as-it-is"], "eos_token": "kept-too"}
+    )
+    assert masked("FIELDSECRET kept-as-it-is kept-too") == "*** kept-as-it-is kept-too"

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from program import run as program
-from r3l.envs.adapters.gymnasium import read_numbers
+from r3l.envs.adapters.gymnasium import GameArguments, TextGame, read_numbers
 
 import r3l
 from r3l.config import environment_of
 from r3l.config.user_code import user_code
 from r3l.core.environment import StopReason
-from r3l.core.errors import ContractError, EngineError
+from r3l.core.errors import ConfigError, ContractError, EngineError
+from r3l.core.task import Task
 from r3l.files.json_files import read_jsonl
 
 LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
@@ -277,3 +278,20 @@ def test_a_number_that_is_infinite_is_no_action(action):
     space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     assert read_numbers(action, space) is None
     assert read_numbers("1e38 0", space) is not None
+
+
+class RenderRaises:
+    """gymnasium.Env has a render() that raises unless a game overrides it."""
+
+    def reset(self, seed):
+        return b"bytes", {}
+
+    def render(self):
+        raise NotImplementedError
+
+
+def test_a_render_that_raises_is_one_paragraph():
+    task = Task("t", "lake", "test", payload={"number": 0})
+    words = r"lake.yaml: the observation is of type bytes and not a text, and render\(\) raises NotImpl"
+    with pytest.raises(ConfigError, match=words):
+        TextGame("lake", RenderRaises(), GameArguments()).reset(task)
