@@ -25,14 +25,16 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     (0 to 1), reward, episodes; steps and the training budget (rollouts, env_steps, tokens/generated,
     tokens/trained ...); run_dir. Raises DataError if there is no run.
     """
-    from r3l.report.frame import COLUMNS, read_runs
+    import pandas as pd
+
+    from r3l.report.frame import read_runs
     from r3l.runs.run_paths import find_runs
 
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
     runs = read_runs(paths)
-    runs = runs.assign(run_dir=[str(path.parent) for path in runs.path])
-    spent = [name for name in runs if name not in COLUMNS]
-    return runs[[*IDENTITY, *SCORES, "steps", *spent, "run_dir"]]
+    spent = pd.DataFrame(list(runs.budget), dtype=float).sort_index(axis=1)
+    run_dirs = pd.Series([str(path.parent) for path in runs.path], name="run_dir")
+    return pd.concat([runs[[*IDENTITY, *SCORES, "steps"]], spent, run_dirs], axis=1)
 
 
 def compare(

@@ -8,7 +8,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, TypeVar
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from r3l.core.errors import ConfigError, did_you_mean, unknown
 from r3l.core.option import OptionModel
 from r3l.files import paths
-from r3l.files.yaml_files import parse_yaml, read_yaml
+from r3l.files.yaml_files import read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -75,7 +74,7 @@ def is_own(kind: str, name: str) -> bool:
 
     ``kind``: methods or envs. True for an unknown name too.
     """
-    return name not in _packaged(kind)
+    return not (paths.CONFIGS / kind / f"{name}.yaml").is_file()
 
 
 def names(kind: str) -> list[str]:
@@ -84,7 +83,9 @@ def names(kind: str) -> list[str]:
     They are in configs/``kind`` and in the user's folders. Raises ConfigError for a user's folder that does
     not exist, and for a file there whose name this package has or that cannot be a folder's.
     """
-    packaged = _packaged(kind)
+    packaged = {
+        file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")
+    }
     own = set()
     for folder in own_folders(kind):
         if not folder.is_dir():
@@ -115,39 +116,28 @@ def names(kind: str) -> list[str]:
     return sorted(packaged | own)
 
 
-def _packaged(kind: str) -> frozenset[str]:
-    """Names of this package's files of ``kind``, without ``.yaml``."""
-    folder = paths.CONFIGS / kind
-    return _yaml_names(folder, folder.stat().st_mtime_ns)
-
-
-@cache  # a report of many runs asks tens of thousands of times
-def _yaml_names(folder: Path, modified: int) -> frozenset[str]:
-    """Names of the yaml files in ``folder``, which was last ``modified`` (ns) when a file came or went."""
-    return frozenset(file.removesuffix(".yaml") for file in os.listdir(folder) if file.endswith(".yaml"))
-
-
 def load(kind: str, name: str, model: type[M]) -> M:
     """Read ``<name>.yaml`` from configs/``kind`` or the user's folders, and validate it as a ``model``.
 
     A file with the same content is validated once in a process. Raises ConfigError if there is no such file,
     if it is malformed, or if the name in it is not the file's.
     """
-    known = names(kind)
-    if name not in known:
+    # The package's own file; names() looks for a user's, and knows what is wrong with it.
+    path = paths.CONFIGS / kind / f"{name}.yaml"
+    own = own_folders(kind)
+    if (own or not path.is_file()) and name not in (known := names(kind)):
         hint = ""
         if kind in OWN:
-            folders_set = os.pathsep.join(map(str, own_folders(kind)))
+            folders_set = os.pathsep.join(map(str, own))
             which = f"which is {folders_set}" if folders_set else "which is not set"
             hint = f"; your own are found by {OWN[kind]}, {which}"
         raise ConfigError(unknown(kind[:-1], name, known) + hint)
 
     # The first folder that has it; the name inside must be the file's.
-    candidates = [folder / f"{name}.yaml" for folder in (paths.CONFIGS / kind, *own_folders(kind))]
-    path = next(path for path in candidates if path.is_file())
+    path = next(path for path in (path, *(folder / f"{name}.yaml" for folder in own)) if path.is_file())
     content = path.read_bytes()
     if (model, path, content) not in _VALIDATED:
-        _VALIDATED[model, path, content] = validate(model, parse_yaml(content, path), str(path))
+        _VALIDATED[model, path, content] = validate(model, read_yaml(path, content), str(path))
     config: M = _VALIDATED[model, path, content]
     called = getattr(config, kind[:-1])
     if called != name:

@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from r3l.core.task import Task
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
 from r3l.evaluation.protocols import select_tasks
-from r3l.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.files.digests import SUMS, altered, recorded_digests, sha256_of, write_digests
 from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
@@ -59,15 +60,23 @@ def check_signed(run_dir: Path) -> dict[str, bytes]:
     Raises DataError if a file does not have the digest that :func:`sign` wrote, or if there are no digests.
     ``run_dir`` may be the folder of a further evaluation.
     """
-    contents: dict[str, bytes] = {}
-    wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)), contents)
-    if wrong == [SUMS]:
+    recorded = recorded_digests(run_dir)
+    if not recorded:
         raise DataError(
             f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it"
         )
+    contents: dict[str, bytes] = {}
+    wrong = SIGNED.intersection(os.listdir(run_dir)) - {*recorded}  # came after the digests
+    for name, digest in recorded.items():
+        # Of thousands of runs: a Path would take as long as reading.
+        with suppress(OSError), open(f"{run_dir}/{name}", "rb", buffering=0) as file:
+            contents[name] = file.read()
+        if name not in contents or hashlib.sha256(contents[name]).hexdigest() != digest:
+            wrong.add(name)
     if wrong:
+        names = ", ".join(sorted(wrong))
         raise DataError(
-            f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a "
+            f"{run_dir}: {names} changed after the run was evaluated: restore the files from a "
             f"copy (git checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
         )
     return contents
@@ -121,7 +130,8 @@ def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
 
     Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
-    stored = run_dir.absolute().parts[-5:]
+    parts = run_dir.parts
+    stored = (parts if len(parts) >= 5 else run_dir.absolute().parts)[-5:]
     own = (*content["cell"].split("/"), f"seed{content['seed']}")
     if stored[0] == own[0] and re.fullmatch(r"seed\d+", stored[-1]) and stored != own:
         raise DataError(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +14,9 @@ from r3l.core.errors import DataError
 from r3l.files.json_files import read_text
 
 M = TypeVar("M", bound=BaseModel)
+
+# Rows by path, content and model: a report reads a file once per table, and again if it was changed.
+_READ: dict[tuple[Path, str, type[BaseModel]], Sequence[tuple[str, Any]]] = {}
 
 
 def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
@@ -24,12 +26,10 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
     and fix, for another header, another number of columns, a value that ``model`` refuses, or text that is
     not UTF-8; OSError if the file cannot be read.
     """
-    return _rows(path, read_text(path), model)
+    content = read_text(path)
+    if (path, content, model) in _READ:
+        return _READ[path, content, model]
 
-
-@lru_cache(maxsize=64)  # a report reads the files once per table; a changed content is read again
-def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
-    """The rows of ``content``, as :func:`read_csv` returns them for the file ``path``."""
     # The form: header, quotes, number of columns.
     columns = list(model.model_fields)
     reader = csv.DictReader(io.StringIO(content, newline=""))
@@ -54,4 +54,5 @@ def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
                 place = f"column {column!r} has value {one['input']!r}: " if column else ""
                 problems.append(place + one["msg"].removeprefix("Value error, "))
             raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
+    _READ[path, content, model] = rows
     return rows

@@ -147,7 +147,7 @@ def read_jsonl_columns(
         try:
             if not is_typeddict(model):
                 raise ValueError("only rows can be checked")
-            _columns_adapter(model, tuple(get_type_hints(model))).validate_python(columns, strict=True)
+            _columns_adapter(model).validate_python(columns, strict=True)
         except ValueError:  # the check of single lines says which one is wrong
             _checked_rows(_rows(columns), model, path)
         count = len(next(iter(columns.values()), []))
@@ -183,15 +183,15 @@ def _digest_of_model(model: Any) -> str:
 
 
 @cache
-def _columns_adapter(model: Any, names: tuple[str, ...]) -> TypeAdapter[Any]:
-    """Pydantic adapter of the columns ``names``: by key, a list with the value of each line.
+def _columns_adapter(model: Any, names: tuple[str, ...] | None = None) -> TypeAdapter[Any]:
+    """Pydantic adapter of the columns ``names`` (None: all): by key, a list with the value of each line.
 
     A key that a line may lack has None in the list, or no list at all. If ``model`` is not a TypedDict, all
     values are numbers.
     """
     hints = get_type_hints(model, include_extras=True) if is_typeddict(model) else {}
     fields: dict[str, Any] = {}
-    for name in names:
+    for name in hints if names is None else names:
         kind: Any = hints.get(name, NotRequired[Number])
         if get_origin(kind) is NotRequired:
             fields[name] = NotRequired[list[get_args(kind)[0] | None]]  # type: ignore[misc]

@@ -46,25 +46,17 @@ def check_value(text: str, key: str) -> None:
             left += [value for _, value in node.value]
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file: its values by their keys.
+def read_yaml(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """Read a YAML file: its values by their keys; ``content``: its bytes, if the caller has read them.
 
-    Raises ConfigError if it cannot be read, or as :func:`parse_yaml`.
+    Raises ConfigError naming ``path`` if it cannot be read, for text that is not YAML, a key that is set
+    twice, a value that JSON does not have (such as a date; .nan and .inf are read), a number in base 60 or 8,
+    a file too large or too deeply nested, and one that is not a mapping of names to values.
     """
     try:
-        content = regular(path).read_bytes()
+        content = regular(path).read_bytes() if content is None else content
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    return parse_yaml(content, path)
-
-
-def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
-    """The keys and values of ``content``, the bytes of the file ``path``.
-
-    Raises ConfigError naming ``path`` for text that is not YAML, a key that is set twice, a value that JSON
-    does not have (such as a date; .nan and .inf are read), a number in base 60 or 8, a file too large or too
-    deeply nested, and one that is not a mapping of names to values.
-    """
     if len(content) > LARGEST:
         raise ConfigError(f"{path} has {len(content)} bytes; a configuration may have at most {LARGEST}")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, TOKENS, budgets, by_bench, by_method, mean_tokens, whole
+from r3l.report.frame import BENCH, TOKENS, by_bench, by_method, mean_tokens, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
@@ -74,8 +74,7 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
         for method, seeds in by_method(here).items():
             # Faults and seconds are in no result, so that a result repeats byte for byte.
             counts = [
-                {**b, **training_of(path).measured}
-                for b, path in zip(budgets(seeds), seeds.path, strict=True)
+                {**b, **training_of(path).measured} for b, path in zip(seeds.budget, seeds.path, strict=True)
             ]
             mean = {
                 key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))

@@ -20,7 +20,7 @@ from r3l.config import Strict, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.claim_learning import LearningTest
-from r3l.report.frame import ALL, budgets, common_seeds, scores_S_T, whole
+from r3l.report.frame import ALL, common_seeds, scores_S_T
 from r3l.report.labels import method_label
 from r3l.report.probes import Content
 from r3l.report.updates import at_rate, learning_rate, updates
@@ -150,8 +150,8 @@ class TrainingTest(Strict):
             return None if rate is None or minus is None else rate - minus
 
         values = {}
-        of_method = whole(runs[runs.method == method])
-        for seed, path, budget in zip(of_method.seed, of_method.path, budgets(of_method), strict=True):
+        of_method = runs[(runs.method == method) & (runs.group == ALL)]
+        for seed, path, budget in zip(of_method.seed, of_method.path, of_method.budget, strict=True):
             if self.change:
                 metrics = updates(path)
                 first, last = effect(summed(metrics[: self.change])), effect(summed(metrics[-self.change :]))

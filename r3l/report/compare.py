@@ -127,9 +127,8 @@ def compare(
                 ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
                 budget: dict[str, float | None] = {}
                 for name, counter in BUDGET.items():
-                    # A counter that no run has is not a column.
                     spent, compared = (
-                        float(seeds[counter].sum()) if counter in seeds else 0.0 for seeds in (common, twins)
+                        sum(count.get(counter, 0.0) for count in seeds.budget) for seeds in (common, twins)
                     )
                     budget[name] = spent / compared if compared else None
                 row = replace(

@@ -35,7 +35,6 @@ from r3l.report.labels import (
 from r3l.report.table import Cell, Column, Table, rounded, table
 from r3l.report.teachers import BLIND, TeacherRow, teacher_rows
 from r3l.report.updates import at_rate, early_success, learning_rate
-from r3l.runs.metrics import GENERATED_TOKENS
 from r3l.stats.comparison import Effect, compare
 from r3l.stats.intervals import MIN_SEEDS, Interval, t_interval
 
@@ -194,7 +193,7 @@ def _row(
         final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
 
     success_S, start = _early(seeds), base_success(here)
-    gains = None if start is None else (_final(seeds) - start) * MILLION / seeds[GENERATED_TOKENS]
+    gains = None if start is None else (_final(seeds) - start) * MILLION / seeds.generated_tokens
     return FeedbackRow(
         *bench,
         method=name,

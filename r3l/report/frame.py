@@ -22,8 +22,8 @@ The columns of a row:
   as in rliable.
 - ``steps``: updates; 0 for a base checkpoint. ``generated_tokens``, ``scored_tokens``, ``trained_tokens``:
   token counts of training (:func:`token_counts`); NaN: not recorded.
-- Every counter of r3l.runs.metrics by its own name (``rollouts``, ``tokens/generated`` ...): its sum over
-  training; NaN: never counted. Metrics of single updates: r3l.report.updates.
+- ``budget``: every counter of r3l.runs.metrics that training counted (``rollouts``, ``tokens/generated``
+  ...), its sum by its name. Metrics of single updates: r3l.report.updates.
 - ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None:
   before it.
 - ``path``: the evaluation.json; ``run_dir``: the run's directory, on whose metrics ``metrics_sha256`` is the
@@ -33,6 +33,7 @@ The columns of a row:
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections import Counter
@@ -49,7 +50,6 @@ from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.summary import several_models
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.digests import recorded_digests
 from r3l.files.json_files import read_json, read_jsonl, read_jsonl_columns, variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
@@ -77,7 +77,7 @@ COLUMNS = (
     *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
     *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations"),
     *("tasks", "task_success", "task_reward", "steps", *TOKENS, "preregistration"),
-    *("path", "run_dir", "metrics_sha256", "cell", "fingerprint", "agent", "manifest"),
+    *("path", "run_dir", "metrics_sha256", "cell", "fingerprint", "agent", "manifest", "budget"),
 )
 Row = dict[str, Any]
 
@@ -106,14 +106,11 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
         log.warning("a run is left out: %s", one)
 
     rows = [row for run in _distinct(runs) for row in run]
-    counters = sorted({key for row in rows for key in row} - {*COLUMNS})
     kinds: dict[str, type] = dict.fromkeys(COLUMNS, object)
     kinds |= dict.fromkeys(("seed", "episodes", "steps"), int)
-    kinds |= dict.fromkeys(("success", "reward", *TOKENS, *counters), float)
+    kinds |= dict.fromkeys(("success", "reward", *TOKENS), float)
     # A column at a time: pandas takes seconds for thousands of dicts.
-    columns = {
-        name: pd.Series([row.get(name, math.nan) for row in rows], dtype=kind) for name, kind in kinds.items()
-    }
+    columns = {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()}
     return pd.DataFrame(columns).sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
 
@@ -122,9 +119,11 @@ def _read_run(path: Path) -> list[Row]:
 
     Raises DataError for incomplete or inconsistent files.
     """
-    # Each file is read once: its digest and its content are of the same bytes.
+    # Each file is read once: its digest and its content are of the same bytes. A score on a further task set
+    # is in a folder of its own, below the run's.
     folder, run_dir = path.parent, run_dir_of(path)
     contents = check_signed(folder) if path.is_file() else {}
+    of_run = contents if folder == run_dir or not contents else check_signed(run_dir)
     evaluation = read_json(path, Evaluation, contents.get(path.name))
     check_place(run_dir, evaluation)
     name = next((name for name in EPISODES_FILES if name in contents), EPISODES)
@@ -140,11 +139,11 @@ def _read_run(path: Path) -> list[Row]:
             f"{path} does not belong to {name} next to it: evaluate the run again, r3l evaluate {run_dir}"
         )
 
-    # The records of the run are in another folder if it was scored on a further task set.
-    of_run = contents if folder == run_dir else {}
     manifest = read_manifest(run_dir, of_run.get(MANIFEST))
     result = read_json(run_dir / RESULT, Result, of_run.get(RESULT))
     run = _run_columns(path, run_dir, evaluation, manifest, result)
+    metrics = next((of_run[name] for name in METRICS_FILES if name in of_run), None)
+    run["metrics_sha256"] = metrics and hashlib.sha256(metrics).hexdigest()
 
     # A task's score is its mean over its episodes; a task is in the group of its first episode.
     tasks_T, first_T, task_E = np.unique(episodes["task"], return_index=True, return_inverse=True)
@@ -186,7 +185,6 @@ def _run_columns(
 ) -> Row:
     """The columns of a run that all groups of its test tasks share; ``path``: its evaluation.json."""
     tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
-    digests = recorded_digests(run_dir)
     # A method without retries has no feedback to learn from.
     method = manifest["run"]["method_settings"]
     teacher: str | None = None if method.get("retries") == 0 else method.get("feedback")
@@ -231,10 +229,9 @@ def _run_columns(
         "preregistration": (manifest.get("preregistration_sha256") or "")[:12] or None,
         "path": path,
         "run_dir": run_dir,
-        "metrics_sha256": next((digests[name] for name in METRICS_FILES if name in digests), None),
         "agent": agent,
         "manifest": manifest,
-        **result["budget"],
+        "budget": {name: float(count) for name, count in result["budget"].items()},
     }
 
 
@@ -335,15 +332,13 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([runs, further[pd.Series(new, index=further.index, dtype=bool)]], ignore_index=True)
 
 
-def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
-    """The training counters of each row by name; counters that its run never counted are left out."""
-    counts = runs[[name for name in runs if name not in COLUMNS]].to_dict("records")
-    return [{name: float(n) for name, n in row.items() if n == n} for row in counts]  # NaN: not itself
-
-
 def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
     """Means over ``seeds`` of the columns TOKENS; None: some seed did not record them."""
-    return {name: None if seeds[name].isna().any() else round(seeds[name].mean()) for name in TOKENS}
+    means: dict[str, int | None] = {}
+    for name in TOKENS:
+        mean = sum(seeds[name].tolist()) / len(seeds)
+        means[name] = None if math.isnan(mean) else round(mean)
+    return means
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
@@ -381,15 +376,20 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
     Runs of one seed that played different tasks are left out, with a warning.
     """
-    twins = theirs.set_index("seed", drop=False)
-    ours = ours[ours.seed.isin(twins.index)]
-    theirs = twins.loc[ours.seed]
-    pairs = zip(ours.tasks, theirs.tasks, strict=True)
-    same = np.array([one == other for one, other in pairs], dtype=bool)
-    for one, other, equal in zip(ours.path, theirs.path, same, strict=True):
-        if not equal:
-            log.warning("%s and %s are not compared: they played other tasks (-n)", one.parent, other.parent)
-    return ours[same], theirs[same]
+    twins = {seed: k for k, seed in enumerate(theirs.seed)}
+    paths, tasks = list(theirs.path), list(theirs.tasks)
+    pairs: list[tuple[int, int]] = []  # places of rows
+    for k, (seed, path, played) in enumerate(zip(ours.seed, ours.path, ours.tasks, strict=True)):
+        twin = twins.get(seed)
+        if twin is None:
+            continue
+        if played == tasks[twin]:
+            pairs.append((k, twin))
+        else:
+            log.warning(
+                "%s and %s are not compared: they played other tasks (-n)", path.parent, paths[twin].parent
+            )
+    return ours.iloc[[k for k, _ in pairs]], theirs.iloc[[twin for _, twin in pairs]]
 
 
 def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:

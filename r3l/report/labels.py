@@ -100,7 +100,8 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
     """
     if source != FeedbackSource.ENVIRONMENT:
         return source
-    by_model, by_environment = (runs.filter(items=WRITERS[k : k + 2]).sum().sum() for k in (0, 2))
+    counts = [[budget.get(name, 0) for name in WRITERS] for budget in runs.budget]
+    by_model, by_environment = (sum(sum(count[k : k + 2]) for count in counts) for k in (0, 2))
     return f"environment, {by_model / (by_model + by_environment):.0%} self" if by_model else source
 
 

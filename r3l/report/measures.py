@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +12,8 @@ import pandas as pd
 
 from r3l.core.errors import check_known
 from r3l.report.budget import NOT_RECORDED
-from r3l.report.frame import TOKENS, Bench, budgets, by_bench, by_method, whole
-from r3l.report.labels import env_label, planned_teacher, written_by
+from r3l.report.frame import TOKENS, Bench, by_bench, by_method, whole
+from r3l.report.labels import planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.report.updates import updates
@@ -88,12 +88,13 @@ RATES = {  # of r3l.runs.metrics, where it has another name there
 }
 
 
-def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
+def measured(name: str, run: Any) -> float | None:
     """The measure ``name`` (a key of MEASURES) of one run; None if the run has nothing to count for it.
 
-    ``run``: a row of r3l.report.frame. ``budget``: the run's training counters. In the unit of MEASURES: of
-    tasks, a mean per task explored in training; of seconds, a mean per update.
+    ``run``: a row of r3l.report.frame. In the unit of MEASURES: of tasks, a mean per task explored in
+    training; of seconds, a mean per update.
     """
+    budget = run.budget
     match name:
         case "train_success":
             return base_success(budget)
@@ -135,7 +136,7 @@ def measure_rows(
     rows: list[dict[str, Any]] = []
     of_benches = by_bench(whole(runs))
     for bench in sorted({*planned_benches, *of_benches}):
-        tier, env, model = bench
+        tier, _, model = bench
         here = of_benches.get(bench, runs.iloc[:0])
         place = place_of(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
         for method, seeds in by_method(here, methods).items():
@@ -148,10 +149,8 @@ def measure_rows(
                     continue
                 first = seeds.iloc[0]
                 row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
-                runs_of_row = zip(
-                    seeds[["path", "manifest", *TOKENS]].itertuples(), budgets(seeds), strict=True
-                )
-                counted = [measured(name, run, budget) for run, budget in runs_of_row]
+                of_seeds = seeds[["path", "manifest", "budget", *TOKENS]].itertuples()
+                counted = [measured(name, run) for run in of_seeds]
                 values = [value for value in counted if value is not None]
                 if not values:
                     reason = NOT_RECORDED if name in OF_TASKS else "none"
@@ -160,7 +159,7 @@ def measure_rows(
 
                 # Mean and interval over the seeds that counted something, against the published number.
                 interval, caveat = t_interval(values), MEASURES[name].caveat
-                number = reference.get(model, env_label(env), reference.label(method, first.label), name)
+                number = reference.get(model, place["benchmark"], reference.label(method, first.label), name)
                 paper = against(number, tier, interval, len(values), seeds_planned)
                 if tier == "paper" and number and caveat:
                     paper = paper_columns("not comparable", caveat, number)

@@ -24,7 +24,6 @@ from r3l.report.labels import (
     MDE_NOTE,
     TEST,
     backbone,
-    env_label,
     mde_text,
     model_label,
     p_cell,
@@ -111,8 +110,8 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
     for row in ours:
         by_model = backbone(row.model) in backbones or len(models[row.tier, row.env]) > 1
         section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
-        section += f", {env_label(row.env)}" if several else ""
-        column = MEASURES[row.measure].label if several else env_label(row.env)
+        section += f", {row.benchmark}" if several else ""
+        column = MEASURES[row.measure].label if several else row.benchmark
         if row.mean is None:
             cell = Cell(row.verdict_reason if row.seeds_done else f"0/{row.seeds_planned} seeds")
         else:
@@ -183,16 +182,16 @@ def _with_runs(
         reasons = dict.fromkeys(row.verdict_reason for row in rows)
         return [], list(published), [f"None of ours has run: {'; '.join(reasons)} (r3l table --empty)."]
     # Keep the methods and benchmarks that have any run; a constant answer stays if its benchmark does.
-    benchmarks = {env_label(row.env) for row in done}
+    benchmarks = {row.benchmark for row in done}
     lines = {(row.tier, row.model, row.label) for row in done}
     kept = [
         row
         for row in rows
-        if env_label(row.env) in benchmarks
+        if row.benchmark in benchmarks
         and (row.method == CONSTANT_ANSWER or (row.tier, row.model, row.label) in lines)
     ]
     # The note names what is left out.
-    columns = [env_label(row.env) for row in rows] + [number.benchmark for number in published]
+    columns = [row.benchmark for row in rows] + [number.benchmark for number in published]
     labels = {row.label for row in kept}
     parts = (
         dict.fromkeys(name for name in columns if name not in benchmarks),
@@ -216,7 +215,7 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     compared: dict[str, list[Comparison]] = {}
     for row in rows:
         if row.comparison is not None and row.comparison.mde is not None:
-            compared.setdefault(env_label(row.env), []).append(row.comparison)
+            compared.setdefault(row.benchmark, []).append(row.comparison)
     ranges = [f"{env} {mde_text(*of_env)}" for env, of_env in compared.items()]
     if ranges:
         notes.append(
@@ -229,22 +228,23 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     notes += [f"Ours: tier {label}." for label in sorted({row.tier_label for row in rows if row.tier_label})]
 
     # A benchmark without a run is either not there at this tier, or has not been run.
-    tiers, run = {row.tier for row in rows}, {env_label(row.env) for row in rows}
-    configs = [load("envs", name, EnvConfig) for name in names("envs")]
-    possible = {config.label for config in configs if tiers & set(config.tiers)}
-    possible |= {
-        name for config in configs for tier in tiers for name in config.question_sets.get(tier, {}).values()
-    }
-    empty = [column for column in columns if column not in run]
-    not_run = [column for column in empty if column in possible]
-    no_such_set = [column for column in empty if column not in possible]
-    notes += [f"0 seeds on {', '.join(not_run)}: nobody has run it."] if not_run else []
-    notes += [f"0 seeds on {', '.join(no_such_set)}: this tier has no such set."] if no_such_set else []
+    run = {row.benchmark for row in rows}
+    if empty := [column for column in columns if column not in run]:
+        tiers = {row.tier for row in rows}
+        possible = set()
+        for config in (load("envs", name, EnvConfig) for name in names("envs")):
+            possible |= {config.label} if tiers & {*config.tiers} else set()
+            for tier in tiers:
+                possible |= {*config.question_sets.get(tier, {}).values()}
+        not_run = [column for column in empty if column in possible]
+        no_such_set = [column for column in empty if column not in possible]
+        notes += [f"0 seeds on {', '.join(not_run)}: nobody has run it."] if not_run else []
+        notes += [f"0 seeds on {', '.join(no_such_set)}: this tier has no such set."] if no_such_set else []
 
     reasons = Counter((row.verdict, row.verdict_reason) for row in rows if row.method != CONSTANT_ANSWER)
     notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
     constant = [row for row in rows if row.method == CONSTANT_ANSWER]
-    notes += sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant})
+    notes += sorted({f"{row.benchmark}: {row.verdict_reason}." for row in constant})
     if task_sets := task_set_names(rows):
         notes.append(f"Task sets: {', '.join(task_sets)}.")
     return notes + notes_of_runs(rows)
@@ -292,7 +292,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         columns = [column for column in columns if column.name not in ("paper", "verdict")]
 
     compared_with = f", of the differences to each of {baseline_label(every)} and {label}" if second else ""
-    absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in every if row.mean is None)
+    absent = dict.fromkeys(f"{row.label} on {row.benchmark}" for row in every if row.mean is None)
     constant = [row for row in every if row.method == CONSTANT_ANSWER]
     return table(
         f"{every[0].table}, tier {'; '.join(sorted({row.tier_label for row in every if row.tier_label}))}",
@@ -305,7 +305,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         "the runs; r3l table budget has more.",
         incomparable,
         f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(every) else "",
-        *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
+        *sorted({f"{row.benchmark}: {row.verdict_reason}." for row in constant}),
         *notes_of_runs(every),
         by=itemgetter("env"),
     )
@@ -318,7 +318,7 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
     seeds = Cell(f"{done}/{planned}" if done <= planned else str(done), done)
     is_constant = row.method == CONSTANT_ANSWER
     line = {
-        "env": env_label(row.env),  # of the section
+        "env": row.benchmark,  # of the section
         "tasks": row.group,
         METHOD: Cell(row.label, title=row.method, runs=f"{row.tier}/{row.env}/{row.model}/{row.method}"),
         FEEDBACK: row.feedback,
@@ -330,24 +330,23 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
         MDE: mde_text(row.comparison) if row.comparison else "",
         "invalid": row.parse_failure_rate,
         "truncated": row.truncation_rate,
-        **{kind: _tokens(getattr(row, column)) for kind, column in KINDS.items() if done},
         "paper": row.paper,
         "verdict": Cell(row.verdict, title=row.verdict_reason),
     }
+    # Tokens as 1.5M, 3.0k or 120, with the exact count when hovering.
+    for kind, column in KINDS.items() if done else ():
+        count = getattr(row, column)
+        if count is None:
+            line[kind] = Cell(NOT_RECORDED)
+        elif count < 10**3:
+            line[kind] = Cell(str(count), count)
+        else:
+            short = f"{count / 10**6:.1f}M" if count >= 10**6 else f"{count / 10**3:.1f}k"
+            line[kind] = Cell(short, count, f"{count:,}")
     if second:
         line[f"minus {label}"] = _interval(second, "difference_")
         line[f"p ({label})"] = p_cell(second.p_holm)
     return line
-
-
-def _tokens(count: int | None) -> Cell:
-    """``1.5M``, ``3.0k`` or ``120`` tokens, with the exact count when hovering; words for None."""
-    if count is None:
-        return Cell(NOT_RECORDED)
-    if count < 10**3:
-        return Cell(str(count), count)
-    short = f"{count / 10**6:.1f}M" if count >= 10**6 else f"{count / 10**3:.1f}k"
-    return Cell(short, count, f"{count:,}")
 
 
 def _interval(row: Any, prefix: str = "") -> Cell | None:

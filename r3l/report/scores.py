@@ -4,6 +4,7 @@ group."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from r3l.report.frame import (
     scores_S_T,
     whole,
 )
-from r3l.report.labels import WRITERS, backbone, env_label, method_label, planned_teacher, written_by
+from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
 from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
@@ -43,7 +44,8 @@ SCORES = (
     *("mde", "mde_holm", *PAPER_COLUMNS, "parse_failure_rate", "truncation_rate", *PLAYED, *TOKENS),
     *("outdated", "preregistration"),
 )
-EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, "unit", "points", "difference_points", "comparison")) | {
+IN_PRINT = ("benchmark", "unit", "points", "difference_points", "comparison")  # not in csv files
+EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, *IN_PRINT)) | {
     "group": ALL,
     "provenance": "ours",
     "measure": "success",
@@ -66,9 +68,9 @@ def main_results() -> Reference:
 def as_rows(rows: Sequence[dict[str, Any]], **same: Any) -> pd.DataFrame:
     """A data frame of ``rows`` with every column; None marks a missing number.
 
-    ``same``: values that all rows get. Four columns are not in csv files: ``unit`` of a training measure,
-    ``points`` and ``difference_points`` (one value per seed, if too few seeds for an interval), and
-    ``comparison``, the tested difference to the baseline.
+    ``same``: values that all rows get. Five columns are not in csv files: ``benchmark`` (the environment's
+    printed name), ``unit`` of a training measure, ``points`` and ``difference_points`` (one value per seed,
+    if too few seeds for an interval), and ``comparison``, the tested difference to the baseline.
     """
     full = [EMPTY | row | same for row in rows]
     return pd.DataFrame(full, columns=list(EMPTY), dtype=object)
@@ -92,10 +94,12 @@ def score_rows(
     """
     reference = main_results() if reference is None else reference
     of_benches = by_bench(_needed(runs))
+    # Of methods without runs: read from the configuration once, not for every row.
+    label_of, teacher_of = cache(method_label), cache(planned_teacher)
     rows: list[dict[str, Any]] = []
     for bench in sorted({*planned_benches, *of_benches}):
         here = of_benches.get(bench, runs.iloc[:0])
-        place = dict(here.iloc[0][[*PLACE, *TASK_SET]]) if len(here) else place_of(bench)
+        place = dict(here.iloc[0][[*PLACE, "benchmark", *TASK_SET]]) if len(here) else place_of(bench)
         cells = dict(iter(here.groupby(["group", "method"], sort=False)))
         for group in groups(here):
             for method in methods:
@@ -103,12 +107,10 @@ def score_rows(
                 if seeds is not None:
                     rows.append(_row(seeds, None if method == baseline else others, seeds_planned, reference))
                     continue
-                label = reference.label(method, method_label(method))
-                number = reference.get(bench[2], env_label(bench[1]), label)
-                teacher = planned_teacher(method, bench[0])
-                rows.append(
-                    missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place)
-                )
+                label = label_of(method)
+                number = reference.get(bench[2], place["benchmark"], reference.label(method, label))
+                known = {"label": label, "group": group, "feedback": teacher_of(method, bench[0])}
+                rows.append(missing(method, seeds_planned, "no run", number, **known, **place))
             answered = here[(here.group == group) & here.constant_success.notna()]
             if len(answered):  # the best answer that ignores the problem is a further baseline
                 first = answered.iloc[0]
@@ -126,11 +128,15 @@ def score_rows(
 
 
 def _needed(runs: pd.DataFrame) -> pd.DataFrame:
-    """``runs`` with only the columns of scores: choosing rows with all columns takes ten times as long."""
+    """``runs`` with only the columns of scores, and ``benchmark``, the environment's printed name.
+
+    Choosing rows with all columns takes ten times as long.
+    """
     columns = [*PLACE, *TASK_SET, "group", "method", "label", "seed", "feedback", "path", "preregistration"]
     columns += ["tasks", "task_success", "task_reward", "reward", "constant_answer", "constant_success"]
-    columns += ["episodes", "parse_failures", "truncations", *PLAYED, *TOKENS, *WRITERS]
-    return runs.reindex(columns=columns)
+    columns += ["episodes", "parse_failures", "truncations", *TOKENS, "budget"]
+    labels = {env: env_label(env) for env in runs.env.unique()}
+    return runs.reindex(columns=columns).assign(benchmark=runs.env.map(labels))
 
 
 def _row(
@@ -148,7 +154,7 @@ def _row(
     episodes = int(seeds.episodes.sum())
     warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
     row = {
-        **{name: first[name] for name in (*PLACE, *TASK_SET, "group", "method", "label")},
+        **{name: first[name] for name in (*PLACE, "benchmark", *TASK_SET, "group", "method", "label")},
         "warning": "; ".join(warnings),
         "feedback": written_by(first.feedback, seeds),
         **interval_columns(success),
@@ -158,7 +164,7 @@ def _row(
         "episodes": episodes,
         "parse_failure_rate": int(seeds.parse_failures.sum()) / episodes,
         "truncation_rate": int(seeds.truncations.sum()) / episodes,
-        **{name: round(seeds[name].fillna(0).mean()) for name in PLAYED},  # in training
+        **{name: round(sum(count.get(name, 0) for count in seeds.budget) / done) for name in PLAYED},
         **mean_tokens(seeds),
         "preregistration": ", ".join(sorted({text for text in seeds.preregistration if text})) or None,
     }
@@ -170,7 +176,7 @@ def _row(
 
     # Compared in the published metric, which on WebShop and ScienceWorld is a mean reward, not success.
     label = reference.label(first.method, first.label)
-    number = reference.get(first.model, env_label(first.env), label) if first.group == ALL else None
+    number = reference.get(first.model, first.benchmark, label) if first.group == ALL else None
     measured = seed_interval(scores_S_T(seeds, number.metric)) if number else success
     return row | against(number, first.tier, measured, done, planned_seeds)
 
@@ -185,15 +191,17 @@ def published_rows(
     ``env``.
     """
     ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
-    for (model, env, method), seeds in whole(_needed(runs)).groupby(["model", "env", "method"], sort=False):
-        label = reference.label(method, seeds.iloc[0].label)
-        ours.setdefault((backbone(model), env_label(env), label), []).append(seeds)
+    for (model, _, method), seeds in whole(_needed(runs)).groupby(["model", "env", "method"], sort=False):
+        first = seeds.iloc[0]
+        label = reference.label(method, first.label)
+        ours.setdefault((backbone(model), first.benchmark, label), []).append(seeds)
     rows: list[dict[str, Any]] = []
     for number in reference.rows:
         if by_model := ours.get((number.backbone, number.benchmark, number.label)):
             rows += [_row(seeds, None, seeds_planned, reference) for seeds in by_model]
         else:
-            place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "label": number.label}
+            place = {"tier": tier, "env": number.benchmark, "benchmark": number.benchmark}
+            place |= {"model": number.backbone, "label": number.label}
             rows.append(missing(number.method, seeds_planned, reason, number, **place))
     return as_rows(rows, table=title)
 
@@ -213,12 +221,19 @@ def missing(
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    """The columns tier, tier_label, env and model of a bench (tier, env, model), for its row without runs.
+    """The columns PLACE and ``benchmark`` of a bench (tier, env, model), for its row without runs.
 
     Raises ConfigError for an unknown tier.
     """
     tier, env, model = bench
-    return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
+    tier_label = load("tiers", tier, TierConfig).label
+    return {
+        "tier": tier,
+        "tier_label": tier_label,
+        "env": env,
+        "benchmark": env_label(env),
+        "model": model,
+    }
 
 
 def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:

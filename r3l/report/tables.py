@@ -62,11 +62,12 @@ def selected(
 
     # For a score on a question set `env` is the set, which is no environment of the user's.
     in_env, by_method = runs.env.isin(envs), runs.method.isin(methods)
-    named = runs.path.isin(selection.runs)
+    named = runs.path.isin(selection.runs) if selection.runs else False
     if selection.envs is None:
-        scored_in_env = runs.run_dir == runs.path.map(attrgetter("parent"))
+        in_env |= named
         own = [env for env in {*runs.env} - envs if is_own("envs", env)] if not table.envs else []
-        in_env |= named | (scored_in_env & runs.env.isin(own))
+        if own:
+            in_env |= runs.env.isin(own) & (runs.run_dir == runs.path.map(attrgetter("parent")))
     if selection.methods is None:
         others = {*runs.method} - {*methods} if table.own else set()
         own = [name for name in others if is_own("methods", variant(name).method)]

@@ -165,9 +165,9 @@ def read_manifest(run_dir: Path, content: bytes | None = None) -> Manifest:
     Raises DataError if it is missing or damaged, or if a version of r3l with another schema wrote it.
     """
     path = run_dir / MANIFEST
-    # The schema first: a manifest of another version may lack the keys of this one.
-    recorded = read_json(path, RecordedRun, content)
-    if recorded.get("schema") != SCHEMA_VERSION:
+    recorded = read_json(path, dict[str, Any], content)
+    # The schema first: a manifest of another version may lack the keys of this one, but has a fingerprint.
+    if "fingerprint" in recorded and recorded.get("schema") != SCHEMA_VERSION:
         raise DataError(
             f"{path} is of another version of r3l (schema {recorded.get('schema')}, now {SCHEMA_VERSION}), "
             "whose results are not comparable: use that version, or rename the directory and run it again"

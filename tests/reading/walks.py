@@ -2,6 +2,7 @@
 
     python tests/reading/walks.py                       all four, of this checkout
     python tests/reading/walks.py set table --files     two of them, and what each file contributes
+    python tests/reading/walks.py table --functions     one of them, and its functions in the order of calls
     python tests/reading/walks.py --root ../base        of another checkout (another commit's worktree)
 
 `set`: from ``--set train.lr=...`` and a key of the method to a Run. `loss`: one training step at tier nano,
@@ -113,7 +114,7 @@ class Trace:
         if not calls:
             raise ValueError(f"walk {name}: nothing was called between {self._first!r} and {self._last!r}")
         paths = [code.co_filename.removeprefix(self._folder) for code in calls]
-        functions = {*zip(paths, calls, strict=True)}
+        called = Counter(zip(paths, calls, strict=True))  # in the order of first calls
         visits: Counter[str] = Counter()
         ways_in: set[tuple[str, CodeType]] = set()
         before = ""
@@ -123,14 +124,18 @@ class Trace:
                 ways_in.add((path, code))
                 before = path
         entered = Counter(path for path, _ in ways_in)
-        per_file = Counter(path for path, _ in functions)
+        per_file = Counter(path for path, _ in called)
         return Walk(
             name,
             len(per_file),
-            len(functions),
+            len(called),
             visits.total() - 1,
             len(calls),
             {path: (count, entered[path], visits[path]) for path, count in per_file.most_common()},
+            {
+                f"{path}:{code.co_firstlineno} {code.co_qualname}": times
+                for (path, code), times in called.items()
+            },
         )
 
 
@@ -139,7 +144,7 @@ class Walk:
     """Counts of one walk.
 
     ``per_file``: the called functions of a file, those that were called from another file, and how often the
-    walk came into the file.
+    walk came into the file. ``per_function``: the calls of each function, in the order of first calls.
     """
 
     name: str
@@ -148,6 +153,7 @@ class Walk:
     switches: int
     calls: int
     per_file: dict[str, tuple[int, int, int]]
+    per_function: dict[str, int]
 
 
 def set_walk(root: Path) -> Walk:
@@ -221,6 +227,7 @@ def main() -> None:
     parser.add_argument("walks", nargs="*", help=f"default: all of {', '.join(WALKS)}")
     parser.add_argument("--root", type=Path, default=ROOT, help="checkout to trace")
     parser.add_argument("--files", action="store_true", help="also list the files of each walk")
+    parser.add_argument("--functions", action="store_true", help="also list the functions, by first call")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names, root = arguments.walks or list(WALKS), arguments.root.resolve()
@@ -238,6 +245,11 @@ def main() -> None:
             print(f"\n{walk.name}:\n\n| file | functions | ways in | visits |\n|---|---:|---:|---:|")
             for path, (functions, ways_in, visits) in walk.per_file.items():
                 print(f"| `{path}` | {functions} | {ways_in} | {visits:,} |")
+    if arguments.functions:
+        for walk in walks:
+            print(f"\n{walk.name}:\n\n| function | calls |\n|---|---:|")
+            for name, calls in walk.per_function.items():
+                print(f"| `{name}` | {calls:,} |")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
 from r3l.report.updates import training_of
-from r3l.runs.metrics import base_success
 from r3l.stats.intervals import MIN_SEEDS
 
 if TYPE_CHECKING:
@@ -44,11 +43,23 @@ class Quantity:
     log: bool = False
 
 
-SUCCESS = series.of_counts(base_success)
+def success(metrics: series.Columns, window: int) -> series.Floats:
+    """Success of base rollouts over the ``window`` updates up to each one, shape (U,); NaN without any.
+
+    As r3l.runs.metrics.base_success of their counts, for thousands of runs at once.
+    """
+    names = ("rollouts", "retry/count", "stop/success", "retry/success")
+    rollouts, retries, solved, solved_retries = (
+        series.window_sums(np.nan_to_num(metrics[name]), window) for name in names
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(rollouts == retries, np.nan, (solved - solved_retries) / (rollouts - retries))
+
+
 LEARNING = (
-    Quantity("training success", SUCCESS, share=True),
-    Quantity("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True),
-    Quantity("training success", SUCCESS, "time (minutes)", series.minutes, True),
+    Quantity("training success", success, share=True),
+    Quantity("training success", success, "generated tokens (thousands)", series.tokens, True),
+    Quantity("training success", success, "time (minutes)", series.minutes, True),
 )
 EXPLORATION = (
     Quantity("reward gain", rate_of("retry_gain")),

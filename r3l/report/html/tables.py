@@ -14,7 +14,7 @@ from r3l.config import MethodConfig, resolve, variant
 from r3l.config.method import method_files
 from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
-from r3l.report.frame import budgets, by_bench, by_method
+from r3l.report.frame import by_bench, by_method
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
@@ -26,7 +26,7 @@ def endings(runs: pd.DataFrame) -> list[Table]:
 
     ``runs``: one row per run. The seeds of a method are added up; a column is a reason.
     """
-    counts = budgets(runs)
+    counts = list(runs.budget)
     of_training = [training_of(path).measured for path in runs.path]
     with_faults = [{**count, **measured} for count, measured in zip(counts, of_training, strict=True)]
     return [
@@ -100,7 +100,10 @@ def settings(runs: pd.DataFrame) -> Table:
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
             _lines(run["env_settings"].get("options") or {}, {}),
         )
-        rows.setdefault(texts, []).append(env_label(row.env))
+        rows.setdefault(texts, []).append(row.env)
+
+    def environments(row: tuple[str, ...]) -> str:
+        return ", ".join(dict.fromkeys(map(env_label, dict.fromkeys(rows[row]))))
 
     def titled(text: str) -> Cell:
         keys = [line.partition(":")[0] for line in text.splitlines()]
@@ -110,7 +113,7 @@ def settings(runs: pd.DataFrame) -> Table:
         return Column(name, lambda row: row[place])
 
     columns = [
-        Column("environment", lambda row: ", ".join(dict.fromkeys(rows[row]))),
+        Column("environment", environments),
         text("method", 0),
         text("as", 1),
         Column("but", lambda row: titled(row[2])),
