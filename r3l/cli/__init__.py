@@ -5,6 +5,7 @@ Every command imports what it needs when it runs, so ``r3l --help`` needs neithe
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import logging
@@ -50,6 +51,7 @@ from r3l.runs.preemption import Preempted
 # Allocations between two garbage collections; Python's default is 700. While torch is imported that meant
 # 500 collections over all modules, a tenth of the start-up time.
 GARBAGE = 10_000
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no room for a file; such errors name no path
 INTERRUPTED = 130  # typer's exit code after Ctrl-C, as a shell has it: 128 and the number of SIGINT
 
 app = typer.Typer(
@@ -229,7 +231,14 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         if error.filename is None:
-            raise
+            if error.errno not in FULL:
+                raise
+            print(
+                f"error: a file cannot be written: {error.strerror}; free the disk or raise the limit of its "
+                "files, delete what this command began, and run it again",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         path = printable(str(error.filename))
         # The package alfworld makes a folder there when it is imported.
         at_home = Path(str(error.filename)).is_relative_to(os.environ.get("HOME") or "~")

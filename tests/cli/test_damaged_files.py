@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -218,3 +220,16 @@ def test_a_link_to_itself_and_a_pipe(wrong, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     assert [wrong("report", name) for name in ("loop", "pipe")] == [None, None]
+
+
+def test_a_full_disk_is_one_paragraph(tmp_path):
+    """An error at write() names no file."""
+
+    def full():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    command = [sys.executable, "-c", "from r3l.cli import main; main()", "new", "method", "mine"]
+    ended = subprocess.run(command, cwd=tmp_path, preexec_fn=full, capture_output=True, text=True)
+    assert ended.returncode == 2 and ended.stderr.startswith(
+        "error: a file cannot be written: File too large"
+    )
