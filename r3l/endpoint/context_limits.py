@@ -140,8 +140,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     # The numbers, from separate fields (llama.cpp) or from the message.
     added = re.search(_SUM, said)
     if added is not None:
-        prompt, _, limit = map(int, added.groups())
-        return Room(limit, prompt)
+        return Room(limit=int(added[3]), prompt=int(added[1]))
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
     input_limit = _number(_INPUT_LIMIT, said)
     return Room(
