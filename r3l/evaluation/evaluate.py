@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from typing_extensions import TypedDict
+
 from r3l.config import Run, base_checkpoint_of, environment_of, locate, trains
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError, DataError
@@ -24,7 +26,7 @@ from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.files.digests import SUMS, sha256_of
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic, write_text_atomic
-from r3l.local.checkpoint import find
+from r3l.local.checkpoint import STATE, find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import TaskSetSummary, describe_task_set, run_of
@@ -34,6 +36,7 @@ from r3l.runs.run_paths import PLAYED, evaluation_folder
 from r3l.runs.session import PlaySession
 
 log = logging.getLogger(__name__)
+TRAINED_ON = "trained_on.json"  # in an exported model
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
@@ -64,24 +67,41 @@ def checkpoint_of(run_dir: Path) -> str | None:
     return str(checkpoint)
 
 
+class TrainedOn(TypedDict):
+    """The content of trained_on.json in an exported model: names of its training sets, by environment."""
+
+    task_sets: dict[str, list[str]]
+
+
+def trained_on(run: Run) -> list[tuple[str, str]]:
+    """Environment and name of each task set on which ``run`` trained, or an earlier run that made its model.
+
+    Raises DataError if the trained_on.json of an exported model cannot be read.
+    """
+    trained = [(run.env, run.env_settings.train_task_set)] if trains(run) else []
+    # A model that a run made is RUN_DIR/checkpoints/step-N, a link to it, or an export of it.
+    model = Path(locate(run.model)).resolve()
+    if model.parent.name == "checkpoints" and (model.parent.parent / MANIFEST).is_file():
+        trained += trained_on(run_of(model.parent.parent))
+    elif (model / TRAINED_ON).is_file():
+        for env, names in read_json(model / TRAINED_ON, TrainedOn)["task_sets"].items():
+            trained += [(env, name) for name in names]
+    elif (model / STATE).is_file():
+        log.warning(
+            "%s was copied out of a run's directory, so its training tasks are not known here and scores on "
+            "them are not marked; name the checkpoint in its run, or export it: r3l export model",
+            model,
+        )
+    return list(dict.fromkeys(trained))
+
+
 def training_warning(run: Run, tasks: Sequence[Task]) -> str:
     """A warning if some of ``tasks`` are problems on which ``run`` trained, or the run that made its model.
 
     "" if not. Training sets whose data is not on this machine are not compared, which is logged.
     """
-    # The training sets of the run, of the run that made its base checkpoint, and so on. Such a model is
-    # RUN_DIR/checkpoints/step-N.
-    trained = []
-    while True:
-        if trains(run):
-            trained.append((run.env, run.env_settings.train_task_set))
-        checkpoints = Path(locate(run.model)).parent
-        if checkpoints.name != "checkpoints" or not (checkpoints.parent / MANIFEST).is_file():
-            break
-        run = run_of(checkpoints.parent)
-
     sentences = []
-    for env, name in dict.fromkeys(trained):
+    for env, name in trained_on(run):
         try:
             seen = shared_problems(tasks, environment_of(env).tasks(name))
         except (ConfigError, DataError) as error:

@@ -17,12 +17,12 @@ from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError, first_line
 from r3l.evaluation.episodes import Evaluation
-from r3l.evaluation.evaluate import checkpoint_of
+from r3l.evaluation.evaluate import TRAINED_ON, TrainedOn, checkpoint_of, trained_on
 from r3l.evaluation.summary import caveats
 from r3l.evaluation.verification import check_signed
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json
-from r3l.files.writing import write_text_atomic
+from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
 from r3l.runs.manifest import Manifest, run_of
@@ -116,31 +116,36 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     folder = Path(checkpoint)
     if not folder.is_dir():  # a base checkpoint on the hub, in its cache
         folder = Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
-    with merged_model(run_of(run_dir), folder) as model:
+    run = run_of(run_dir)
+    with merged_model(run, folder) as model:
         card = model_card(run_dir)
+        record: TrainedOn = {"task_sets": {}}
+        for env, task_set in trained_on(run):
+            record["task_sets"].setdefault(env, []).append(task_set)
         files = {path.name for path in model.iterdir() if path.is_file()}
-        names = sorted(files - RESUMING - {CARD})
+        names = sorted(files - RESUMING - {CARD, TRAINED_ON})
         if not dry_run and target.startswith(HUB):
-            _upload(model, names, card, repository)
+            _upload(model, names, card, record, repository)
         elif not dry_run:
-            _write(model, names, card, Path(target))
-    return [CARD, *names]
+            _write(model, names, card, record, Path(target))
+    return [CARD, *names, TRAINED_ON]
 
 
-def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
+def _write(checkpoint: Path, names: list[str], card: str, record: TrainedOn, folder: Path) -> None:
     folder.mkdir(parents=True)
     for name in names:
         shutil.copy(checkpoint / name, folder / name)
     write_text_atomic(folder / CARD, card)
+    write_json_atomic(folder / TRAINED_ON, record)
 
 
-def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> None:
+def _upload(checkpoint: Path, names: list[str], card: str, record: TrainedOn, repository: str) -> None:
     """Upload to a private repository of the hub.
 
     Raises ConfigError if the hub refuses or cannot be reached.
     """
     with TemporaryDirectory() as folder:
-        _write(checkpoint, names, card, Path(folder) / "model")
+        _write(checkpoint, names, card, record, Path(folder) / "model")
         api = huggingface_hub.HfApi()
         try:
             api.create_repo(repository, exist_ok=True, private=True)  # its owner makes it public

@@ -1,6 +1,7 @@
 """Scores on training tasks are marked wherever they are shown; `r3l data check` compares problems, not ids."""
 
 import json
+import shutil
 
 import pytest
 from program import run
@@ -8,7 +9,8 @@ from program import run
 import r3l
 from r3l.config import environment_of, resolve
 from r3l.core.task import Task, shared_problems
-from r3l.evaluation.evaluate import training_warning
+from r3l.evaluation.evaluate import evaluate_run, training_warning
+from r3l.evaluation.publishing import publish
 from r3l.files.json_files import read_json
 
 SMALL = {"train.steps": 1, "train.tasks_per_step": 1, "method_settings.group_size": 2, "workers": 0}
@@ -75,6 +77,23 @@ def test_a_model_that_begins_from_a_runs_checkpoint_knows_its_training_tasks(tra
         training_warning(later, tasks) == "3 of 3 tasks are training tasks of this model (math chain/train)"
     )
     assert training_warning(resolve("nano", "math", "zero_shot", 0), tasks) == ""
+
+
+def test_a_link_and_an_export_of_a_checkpoint_know_their_training_tasks(trained, tmp_path, caplog):
+    tasks = environment_of("math").tasks("chain/train")[:3]
+    (checkpoint,) = (trained / "checkpoints").glob("step-*")
+    (tmp_path / "link").symlink_to(checkpoint)
+    evaluate_run(trained)
+    publish(trained, str(tmp_path / "export"))
+    for model in ("link", "export"):
+        later = resolve("nano", "math", "zero_shot", 0, str(tmp_path / model))
+        marked = "3 of 3 tasks are training tasks of this model (math chain/train)"
+        assert training_warning(later, tasks) == marked, model
+    assert caplog.text == ""
+    # A plain copy has lost its run: that is said.
+    copied = shutil.copytree(checkpoint, tmp_path / "copy")
+    assert training_warning(resolve("nano", "math", "zero_shot", 0, str(copied)), tasks) == ""
+    assert f"{copied} was copied out of a run's directory" in caplog.text
 
 
 @pytest.mark.parametrize(("largest", "key", "code"), [(10, "", 2), (10, "true", 0), (10**9, "", 0)])
