@@ -30,6 +30,7 @@ from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
 START = 120.0  # further seconds for a process's first answer, since it imports its packages; our choice
+STATES = 10_000  # states after an action that are compared with later episodes, the latest; our choice
 SHOWN = 120  # characters of an observation in a message; our choice
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
@@ -47,6 +48,8 @@ class EnvironmentHandle:
         self._key = key
         self._calls: list[tuple[Verb, Any]] = []  # since the last reset
         self._last: Observation | None = None
+        self._task = ""
+        self._path = b""  # digest of the task and its actions so far; empty after a rewind
 
     async def reset(self, task: Task) -> Observation:
         """Start an episode of ``task``; returns its first observation.
@@ -56,20 +59,28 @@ class EnvironmentHandle:
         self._calls = []
         first = await self._call("reset", task)
         self._pool.check_first(task, first)
+        self._task = task.id
+        self._path = _digest([task.id])
         return first
 
     async def step(self, action: str) -> Observation:
         """Take one action; returns the observation after it.
 
-        Raises EngineError or ReplayMismatch as the class says.
+        Warns once if an earlier episode showed another one after the same actions. Raises EngineError or
+        ReplayMismatch as the class says.
         """
-        return await self._call("step", action)
+        now = await self._call("step", action)
+        if self._path:
+            self._path = _digest([self._path.hex(), action])
+            self._pool.compare(self._task, self._path, now)
+        return now
 
     async def rewind(self, turn: int) -> Observation:
         """Go back to the state after the first ``turn`` actions of the episode; returns its observation.
 
         Raises ReplayMismatch if that is not the one which was seen then.
         """
+        self._path = b""
         return await self._call("rewind", turn)
 
     async def close(self) -> None:
@@ -200,6 +211,10 @@ class WorkerProcess:
             _kill(self.process)
 
 
+def _digest(content: list[Any]) -> bytes:
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).digest()
+
+
 def _kill(process: Any) -> None:
     """Kill a worker and the processes that its engines started: a hanging one would outlive its parent."""
     children = []
@@ -230,6 +245,9 @@ class EnvironmentPool:
         self._env = factory.name
         # By task: digest and beginning of its first observation.
         self._first: dict[str, tuple[bytes, str]] = {}
+        # The same after actions, by the digest of task and actions; only the latest.
+        self._states: dict[bytes, tuple[bytes, str]] = {}
+        self._warned = False
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
@@ -243,8 +261,7 @@ class EnvironmentPool:
         """
         # The members of a group and repeated attempts must be of one problem: rewards of different problems
         # say nothing about the policy when they are compared.
-        shown = json.dumps([first.text, first.admissible])
-        seen = hashlib.blake2b(shown.encode(), digest_size=16).digest()
+        seen = _digest([first.text, first.admissible])
         before, beginning = self._first.setdefault(task.id, (seen, first.text[:SHOWN]))
         if before != seen:
             raise ReplayMismatch(
@@ -255,6 +272,29 @@ class EnvironmentPool:
                 "is given), and keep times and counters out of the observation. Look at one: r3l doctor "
                 f"step --env {self._env}"
             )
+
+    def compare(self, task: str, path: bytes, now: Observation) -> None:
+        """Warn, once, if an earlier episode had another observation than ``now`` after the same actions.
+
+        ``task``: its id; ``path``: digest of the task and the actions. Episodes that broke down are left out.
+        """
+        # A hidden answer that is drawn anew at each reset shows only now. Users, markets and servers differ
+        # too and may be meant, so it is no error; rewards are not compared, since a judge may waver.
+        if self._warned or now.failed:
+            return
+        seen = _digest([now.text, now.admissible, now.done])
+        before, shown = self._states.setdefault(path, (seen, now.text[:SHOWN]))
+        if before != seen:
+            self._warned = True
+            warnings.warn(
+                f"environment {self._env!r}: task {task} showed {now.text[:SHOWN]!r} and, in an earlier "
+                f"episode after the same actions, {shown!r} (first {SHOWN} characters, or the actions offered "
+                "or the end differ). Unless that is meant, draw everything in reset from the task, or the "
+                "attempts of a group are of different games; methods that retry refuse it",
+                stacklevel=2,
+            )
+        if len(self._states) > STATES:
+            del self._states[next(iter(self._states))]
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key`` of the pool.
