@@ -235,7 +235,7 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
     written nor returned.
 
     Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning
-    was made from a tree with uncommitted changes.
+    was made from a tree with uncommitted changes; RunDirectoryError if another process writes there.
     """
     from r3l.evaluation.tuning import TuningResult  # needs what playing needs, as above
 
@@ -250,12 +250,14 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
                 "repeated. Tune again in a clean clone, or keep it elsewhere (--out)"
             )
     written = []
-    for path in found:
-        target = out / path.relative_to(results)
-        if not target.is_file() or target.read_bytes() != path.read_bytes():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_text_atomic(target, path.read_text(encoding="utf-8"))
-            written.append(target)
+    with locked(out):
+        for path in found:
+            target = out / path.relative_to(results)
+            remove_unfinished(target.parent)
+            if not target.is_file() or target.read_bytes() != path.read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                write_text_atomic(target, path.read_text(encoding="utf-8"))
+                written.append(target)
     return written
 
 
@@ -264,7 +266,8 @@ def store_probes(results: Path, out: Path) -> list[Path]:
 
     Returns the result files written. Before anything is written, raises DataError for a probe whose attempts
     are missing or have another digest than the one in its result. If ``out`` is this project's own store,
-    also for a probe that was made from a tree with uncommitted changes.
+    also for a probe that was made from a tree with uncommitted changes. RunDirectoryError if another process
+    writes there.
     """
     # Check all of them first, so that a refused probe leaves nothing half stored.
     found = sorted((results / PROBES).glob("*.json"))
@@ -283,15 +286,18 @@ def store_probes(results: Path, out: Path) -> list[Path]:
 
     # Copy those that are not stored with the same result.
     written = []
-    for path in found:
-        target = out / path.relative_to(results)
-        kept = target.with_suffix(f"{ATTEMPTS}.xz")
-        if kept.is_file() and target.is_file() and target.read_bytes() == path.read_bytes():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(kept, lzma.compress(path.with_suffix(ATTEMPTS).read_bytes()))
-        write_text_atomic(target, path.read_text(encoding="utf-8"))
-        written.append(target)
+    with locked(out):
+        remove_unfinished(out / PROBES)
+        for path in found:
+            target = out / path.relative_to(results)
+            kept = target.with_suffix(f"{ATTEMPTS}.xz")
+            if kept.is_file() and target.is_file() and target.read_bytes() == path.read_bytes():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # The result goes last: a command that is killed between the two stores this probe again.
+            write_atomic(kept, lzma.compress(path.with_suffix(ATTEMPTS).read_bytes()))
+            write_text_atomic(target, path.read_text(encoding="utf-8"))
+            written.append(target)
     return written
 
 

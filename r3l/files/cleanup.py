@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shutil
 import tempfile
@@ -21,19 +22,21 @@ YOUNG = 60.0  # seconds in which a process has locked the folder that it made; o
 _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
 
 
-def remove_unfinished(*folders: Path) -> None:
+def remove_unfinished(*folders: Path, name: str = "") -> None:
     """Remove half-written files and folders of killed processes of this machine, directly in ``folders``.
 
-    A folder whose replacement was interrupted gets its old content back, unless the new one is there. Missing
+    ``name``: only what was to become the file or folder of this name; then that alone must be locked. A
+    folder whose replacement was interrupted gets its old content back, unless the new one is there. Missing
     ``folders`` are skipped. The caller must have locked them.
     """
-    for path in (path for folder in folders for path in folder.glob(".*.tmp")):
+    only = glob.escape(name) or "*"
+    for path in (path for folder in folders for path in folder.glob(f".{only}.*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
         if match and not psutil.pid_exists(int(match[1])):
             _remove(path)
 
     # A folder that was being replaced in two steps: the old one goes back unless the new one is there.
-    for before in (path for folder in folders for path in folder.glob(f".*{BEFORE}")):
+    for before in (path for folder in folders for path in folder.glob(f".{only}{BEFORE}")):
         target = before.with_name(before.name.removeprefix(".").removesuffix(BEFORE))
         if target.exists():
             _remove(before)

@@ -27,6 +27,7 @@ from r3l.core.task import Task
 from r3l.endpoint.options import models_in
 from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
 from r3l.evaluation.stored_runs import ATTEMPTS
+from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import digest_of, sha256_of
 from r3l.files.locks import locked
 from r3l.files.paths import CONFIGS
@@ -145,6 +146,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
 
     # Play what is not played yet, and write the measures of all.
     with writable(out), locked(out), session_of as session:
+        remove_unfinished(out.parent, name=out.name)
         played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, played, session)
         content["attempts_sha256"] = digest_of(attempts_file(out))

@@ -232,6 +232,27 @@ def test_a_probe_is_stored_with_its_attempts(tmp_path):
         stored_runs.store_probes(results, STORED)
 
 
+@pytest.mark.parametrize("what", ["tuning/nano/math", "probe"])
+def test_what_a_killed_command_was_storing_is_removed(tmp_path, what):
+    results, out = tmp_path / "results", tmp_path / "stored"
+    (results / "probe").mkdir(parents=True)
+    (results / "probe/a.json").write_text('{"commit": "abc"}')
+    (results / "probe/a.attempts.jsonl").write_text('{"batch": 0}\n')
+    (results / "tuning/nano/math").mkdir(parents=True)
+    tuning = next((STORED / "tuning").glob("*/*/*.json"))
+    shutil.copy(tuning, results / "tuning/nano/math" / tuning.name)
+    child = subprocess.Popen(["true"])
+    child.wait()
+    left = out / what / f".a.json.{child.pid}.7.tmp"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    stored_runs.store_tunings(results, out)
+    stored_runs.store_probes(results, out)
+    assert not left.exists() and len(list((out / what).iterdir())) == (2 if what == "probe" else 1)
+    with locked(out), pytest.raises(RunDirectoryError, match="in use by another process"):
+        (stored_runs.store_probes if what == "probe" else stored_runs.store_tunings)(results, out)
+
+
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     results, out = tmp_path / "results", tmp_path / "stored"
     (written,) = stored_runs.store([copy], results, out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,17 @@ def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkey
     assert again["seconds"]["attempts_played"] == 2 and again["measures"] == content["measures"]
     code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--seed", 1, "--out", out)
     assert code == 2 and rows.name in err and rows.read_bytes() == whole
+
+
+def test_what_a_killed_probe_was_writing_is_removed(content, out, monkeypatch, capsys):
+    child = subprocess.Popen(["true"])
+    child.wait()
+    left = out.with_name(f".{out.name}.{child.pid}.7.tmp")
+    another = out.with_name(f".another.json.{child.pid}.7.tmp")  # of a probe that another machine may run
+    left.touch()
+    another.touch()
+    assert run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--out", out)[0] == 0
+    assert not left.exists() and another.exists()
 
 
 def test_attempts_that_were_changed_are_named_by_their_line(content, out, monkeypatch, capsys):
