@@ -40,9 +40,12 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
+# HERE is this folder as one word of a shell, whatever its name holds.
+HERE := '$(subst ','\'',$(CURDIR))'
+
 # A copied or moved clone has an environment whose programs are those of the first one: it is made again. A venv names
 # its own folder in pyvenv.cfg.
-moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF " $(CURDIR)/$(1)" $(1)/pyvenv.cfg || echo FORCE))
+moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF ' '$(HERE)/$(1) $(1)/pyvenv.cfg || echo FORCE))
 drop_moved = @$(if $(call moved,$(1)),echo "$(1) belongs to another folder; it is made again" && rm -rf $(1),:)
 FORCE:
 
@@ -65,7 +68,7 @@ $(STAMP): pyproject.toml requirements.lock $(call moved,$(VENV))
 	            "(e.g. apt-get install python3.12-venv)" >&2; rm -rf $(VENV); exit 2; }; \
 	fi
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) $(UV)
-	CMAKE_TOOLCHAIN_FILE=$(CURDIR)/configs/fast_downward.cmake $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
+	CMAKE_TOOLCHAIN_FILE=$(HERE)/configs/fast_downward.cmake $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
 	$(BIN)/python -m pip install --no-compile $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
 	$(BIN)/python -c 'from r3l.local.kernels.compilation import load; load()'
@@ -76,8 +79,8 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
 	    --custom-compile-command "make lock" --output-file requirements.lock $(LOCK_ARGS)
-	cd configs/trinity && $(CURDIR)/$(BIN)/uv pip compile $(TRINITY_LOCK) gpu.in --output-file gpu.txt $(LOCK_ARGS)
-	cd configs/trinity && $(CURDIR)/$(BIN)/uv pip compile $(TRINITY_LOCK) cpu.in --overrides overrides-cpu.txt \
+	cd configs/trinity && $(HERE)/$(BIN)/uv pip compile $(TRINITY_LOCK) gpu.in --output-file gpu.txt $(LOCK_ARGS)
+	cd configs/trinity && $(HERE)/$(BIN)/uv pip compile $(TRINITY_LOCK) cpu.in --overrides overrides-cpu.txt \
 	    --output-file cpu.txt $(LOCK_ARGS)
 
 # The archive of stored runs, and the wheel, which knows its digest and where it will be published: RELEASE=https://...,
@@ -159,8 +162,8 @@ TYPES := build/types
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf $(TYPES) && mkdir -p $(TYPES)/r3l && ln -s $(CURDIR)/r3l/* $(CURDIR)/envs $(CURDIR)/baselines $(TYPES)/r3l
-	cd $(TYPES) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache r3l
+	rm -rf $(TYPES) && mkdir -p $(TYPES)/r3l && ln -s $(HERE)/r3l/* $(HERE)/envs $(HERE)/baselines $(TYPES)/r3l
+	cd $(TYPES) && $(HERE)/$(BIN)/mypy --config-file $(HERE)/pyproject.toml --cache-dir $(HERE)/.mypy_cache r3l
 	$(BIN)/snakefmt --check Snakefile workflow
 
 # Every link and anchor is checked. The variable silences an advertisement of the theme's.

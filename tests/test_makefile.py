@@ -1,6 +1,7 @@
 """`make setup` in a clone that was copied or moved: its environment still runs the first one's code."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -48,3 +49,18 @@ def test_a_copied_or_moved_clone_makes_its_environment_again(clone, tmp_path, ho
     commands = planned(other, "setup")
     assert ".venv belongs to another folder" in commands and "rm -rf .venv" in commands
     assert "requirements.lock" in commands  # and it is installed
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "$HOME", "`touch ran`", 'a"b', "$(touch ran)"])
+def test_a_clone_may_lie_in_a_folder_of_any_name(clone, tmp_path, name):
+    other = tmp_path / name
+    shutil.copytree(clone, other)
+    (other / ".venv/pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python -m venv {other}/.venv\n")
+    os.utime(other / ".venv/.r3l-installed")
+    assert "belongs to another folder" not in planned(other, "setup")
+    assert not (other / "ran").exists()
+    # The paths in the commands are single words.
+    (other / ".venv/pyvenv.cfg").unlink()
+    (other / ".venv/.r3l-installed").unlink()
+    (line,) = (line for line in planned(other, "setup").splitlines() if "CMAKE_TOOLCHAIN_FILE" in line)
+    assert f"CMAKE_TOOLCHAIN_FILE={other}/configs/fast_downward.cmake" in shlex.split(line)
