@@ -21,7 +21,7 @@ from r3l.retry import Restart, Retry, RetrySettings, guidance_text, retry
 
 
 class RestartSettings(ReflectionSettings, RetrySettings):
-    """Options of a reflection and of a retry from the start, from the base classes."""
+    """Options of a reflection and of a retry from the start: those of both base classes, and no others."""
 
 
 @dataclass(frozen=True)

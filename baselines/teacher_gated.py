@@ -74,7 +74,8 @@ class TeacherGatedSettings(GRPOSettings, TeacherSettings):
 class TeacherGated(GRPO):
     """GRPO over N rollouts in which a teacher weighs tokens or turns (setting ``mode``).
 
-    The teacher is the policy with a hint in its prompt (r3l.baselines.teacher). ``sdar`` and ``ungated`` add
+    The teacher is the policy with a hint in its prompt: the actions of another rollout that solved the task,
+    or feedback on the failure (setting ``teacher_sees``, r3l.baselines.teacher). ``sdar`` and ``ungated`` add
     a loss that pulls the policy to it, ``rlsd`` weighs the advantage by token, ``agentopsd`` by turn.
     """
 

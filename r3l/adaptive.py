@@ -55,7 +55,9 @@ class AdaptiveSettings(R3LSettings):
 class AdaptiveR3L(R3L):
     """R3L that reflects on each of its attempts only with probability :meth:`share`, estimated as it trains.
 
-    The fewer it reflects on, the more of its N rollouts are fresh attempts instead of retries.
+    The probability is that of a retry solving more failures per token than a fresh attempt, by the metrics of
+    the last updates. The fewer it reflects on, the more of its N rollouts are fresh attempts instead of
+    retries.
     """
 
     Settings = AdaptiveSettings

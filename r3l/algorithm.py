@@ -184,9 +184,10 @@ class R3L(TrainedMethod[R3LSettings]):
 
     @property
     def max_samples(self) -> int:
-        """Most training samples (trajectories) per task: N, substitutes for missing retries, imitated ones.
+        """Most training samples (trajectories) per task: N, plus substitutes and imitated samples.
 
-        Each retry may add an imitated reflection and an imitated retry.
+        A missing retry may be replaced by a further attempt, one per attempt that is reflected on
+        (``missing_retry: resample_base``). Each retry may add an imitated reflection and an imitated retry.
         """
         s = self.settings
         substitutes = self.reflected if s.missing_retry == "resample_base" else 0

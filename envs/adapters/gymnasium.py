@@ -167,7 +167,8 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     def numbers(self) -> str | None:
         """The text that tells the model which numbers an action consists of; None for other actions.
 
-        Makes the game once to read its action space; raises ConfigError like ``make``.
+        Makes the game once to read its action space. Raises ConfigError if gymnasium is not installed or
+        cannot make the game, or if its actions have no form in text.
         """
         if self.given.actions:
             return None
@@ -336,6 +337,7 @@ def described_numbers(space: Any) -> str:
     """The numbers of an action in a Box, MultiBinary or MultiDiscrete ``space``, as a text for the model.
 
     It names one range if all numbers share it ("2 numbers from -1 to 1"), else the range of each in order.
+    Other spaces are not refused here.
     """
     low, high = _bounds(space)
     ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]

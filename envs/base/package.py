@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class Options(OptionModel):
-    """Base class of an engine's settings (``options`` of configs/envs/<name>.yaml); by itself it has none."""
+    """Base class of an engine's settings (``options`` of configs/envs/<name>.yaml); by itself it has none.
+
+    An unknown key, and a number that is infinite or NaN, raise pydantic's ValidationError.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -65,7 +65,10 @@ class TaskSets(ABC):
 
     @abstractmethod
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of a task set: read from its committed file, or without one, of tasks generated now."""
+        """The sha256 of a task set: read from its committed file, or without one, of tasks generated now.
+
+        Raises ConfigError for an unknown task set.
+        """
 
     @abstractmethod
     def build(self, name: str) -> Path:
@@ -100,7 +103,7 @@ class DrawnTaskSets(TaskSets):
         return in_id_order(self.draw(task_set, k) for k in range(size))
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of the tasks as drawn by the current code."""
+        """The sha256 of the tasks as drawn by the current code. Raises ConfigError as :meth:`tasks` does."""
         return sha256_of(self.tasks(task_set))
 
     def build(self, name: str) -> Path:

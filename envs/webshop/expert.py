@@ -218,7 +218,10 @@ def plan(expert: WebshopExpert) -> list[str]:
 
 
 def right_actions(expert: WebshopExpert) -> set[str]:
-    """Every next action that an error-free agent could take; of searches only the expert's own."""
+    """Every next action that an error-free agent could take.
+
+    Many searches would be right; only the one that the expert would make is in the set.
+    """
     steps = plan(expert)
     if expert.at == "results" and expert.candidates:
         return {f"click[{asin}]" for asin in expert.candidates}

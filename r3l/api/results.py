@@ -76,14 +76,15 @@ def stored_runs() -> Path:
 
 
 def trajectories(run_dir: Path | str) -> list[LoggedTask]:
-    """The training trajectories that a run logged, of at most three tasks in its first, middle and last step.
+    """The training trajectories that a run logged: at most three tasks of each of three training steps.
 
-    ``task.members`` are the group's attempts, each with its ``trajectories`` (the attempt, reflections,
-    retries) as dictionaries with text, reward, advantage and trained tokens (keys:
-    r3l/runs/trajectory_log.py). A notebook shows a task as a table of its trained tokens, and a member turn
-    by turn.
+    The steps are the first, the middle and the last. ``task.members`` are the group's attempts, each with its
+    ``trajectories`` (the attempt, reflections, retries) as dictionaries with text, reward, advantage and
+    trained tokens (keys: r3l/runs/trajectory_log.py). A notebook shows a task as a table of its trained
+    tokens, and a member turn by turn.
 
-    Raises DataError if the run kept no trajectories. Among stored runs only the runs of seed 0 have them.
+    Raises DataError if the run kept no trajectories or they are damaged. Among stored runs only the runs of
+    seed 0 have them.
     """
     from r3l.report.trajectory_view import logged_tasks
 

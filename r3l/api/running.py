@@ -92,10 +92,10 @@ def train_run(
     ``tensorboard``, or functions that get the metrics. ``minutes``: time limit, after which Preempted is
     raised; None: none. Waits for the GPUs that configs/resources.yaml requests. Downloads a hub's model.
 
-    A directory whose run was made by an earlier version of the user's code is renamed first; with
-    ``set_aside``, any directory that holds another configuration, which is an error (CheckpointError) without
-    it. Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout has
-    uncommitted changes.
+    A directory whose run was made by an earlier version of the user's code is renamed first. A
+    directory that holds another configuration is renamed if ``set_aside`` is true; otherwise it raises
+    CheckpointError. Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout
+    has uncommitted changes.
     """
     from r3l.config import base_checkpoint_warning, trains
     from r3l.config.fingerprint_inputs import fetch

@@ -45,8 +45,8 @@ class TokenDialog:
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
         """Append a response that another dialog sampled.
 
-        Its token ids and log-probs are kept as they are. Returns its prompt ids in this dialog: the tokens
-        read since the previous response. Raises IndexError for a response without tokens.
+        Its token ids and log-probs are kept as they are. Returns the token ids that stand between the
+        previous response and this one in this dialog. Raises IndexError for a response without tokens.
         """
         prompt = self._advance()
         self._accept(prompt, list(completion.response_ids), list(completion.logprobs))

@@ -117,7 +117,7 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
     """The evaluation.json files ``named``, and those of all runs under the folders ``results``, each once.
 
     Searches the folder RESULTS if both are empty. Raises DataError for a folder without runs, unless
-    ``may_be_none``.
+    ``may_be_none``. The files ``named`` are not read, and need not exist.
     """
     from r3l.runs.run_paths import find_runs
 

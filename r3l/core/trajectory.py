@@ -179,7 +179,10 @@ class Trajectory:
         return self.taught and unscored and not self.off_policy
 
     def in_teacher_context(self) -> Trajectory:
-        """A copy with the prompts that the teacher reads; all turns are trainable, so all get scored."""
+        """A copy with the prompts that the teacher reads; all turns are trainable, so all get scored.
+
+        A turn without a teacher's prompt keeps its own.
+        """
         turns = []
         for turn in self.turns:
             prompt_ids = turn.prompt_ids if turn.teacher_prompt_ids is None else turn.teacher_prompt_ids

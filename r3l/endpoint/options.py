@@ -109,7 +109,10 @@ class EndpointOptions:
 
     @property
     def base(self) -> str:
-        """The address up to and with ``/v1``, without a query; user and password stay."""
+        """The address up to and with ``/v1``, which is added if missing; user and password stay.
+
+        A query and the ending ``/chat/completions`` are removed.
+        """
         parts = urlsplit(self.url)
         path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))

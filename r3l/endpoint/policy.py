@@ -122,7 +122,7 @@ class MessageConversation:
         return ()
 
     def append_text(self, text: str) -> Completion:
-        """Append ``text`` as the model's response, without a request."""
+        """Append ``text`` as the model's response, without a request: no token ids, no log-probs."""
         return self._accept(Completion(text, (), (), (), FinishReason.END))
 
     def fork(self, turns: int) -> Self:

@@ -140,7 +140,10 @@ class InvalidFeedback:
 
 
 def feedback_of(content: Mapping[str, Any]) -> Feedback:
-    """The feedback whose ``as_json`` gave ``content``: a reflection, a critique or InvalidFeedback."""
+    """The feedback whose ``as_json`` gave ``content``: a reflection, a critique or InvalidFeedback.
+
+    ``content`` is not validated: a missing key raises KeyError, an unknown outcome ValueError.
+    """
     if "invalid" in content:
         return InvalidFeedback(content["invalid"])
     if "guidance" in content:

@@ -38,7 +38,8 @@ _hidden: set[str] = set()  # secrets of this process that are in no environment 
 def hide(*secrets: str) -> None:
     """Mask these texts from now on in this process, in all that is masked; empty ones are ignored.
 
-    Texts of fewer than IN_MESSAGE (4) characters are never masked, below IN_DATA (8) only in messages.
+    Texts of 1 to 3 characters (below IN_MESSAGE) are never masked. Texts of 4 to 7 (below IN_DATA) are masked
+    in messages, but not in data.
     """
     _hidden.update(filter(None, secrets))
 

@@ -51,10 +51,10 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
     """Plan the GPU memory that ``run`` needs at most, by formula.
 
     The result has ``run``, ``plan_gib`` (GiB by part), ``total_gib`` and ``fits``. ``capacity``: bytes of the
-    GPU; if None, ``fits`` is None. If it is given, the result also has ``gpu_gib`` and ``set``, the settings
-    to change so that the run fits ({}: none needed, None: none help), and if there are such settings
-    ``total_gib_then``. Raises ConfigError unless the run has the local engine and its model a file in
-    configs/models.
+    GPU; without it ``fits`` is None. With it, the result also has ``gpu_gib`` and ``set``. ``set`` holds the
+    settings to change so that the run fits: {} if it fits already, None if no change is enough. If it names
+    settings, ``total_gib_then`` is the total after the change. Raises ConfigError unless the run has the
+    local engine and its model a file in configs/models.
     """
     model = find_model(run.model)
     method = build_method(run)

@@ -94,7 +94,7 @@ class Column:
 
     @property
     def side(self) -> Literal["left", "right"]:
-        """The alignment of the column."""
+        """Alignment of the column: right if it has ``right`` or a format ``form``, else left."""
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:

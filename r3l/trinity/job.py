@@ -108,8 +108,8 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 def log_tail(job: Path, output: Path) -> str:
     """The last lines (TAIL) of the job's newest log that has an error, with the name of its file.
 
-    A line that names the failure comes first if it is before the last lines. If no log has an error, they are
-    the last lines of ``output``, the file with what `trinity run` printed.
+    If the line that names the failure is earlier in the log, it is put before the last lines. If no log has
+    an error, they are the last lines of ``output``, the file with what `trinity run` printed.
     """
     # Trinity logs some fatal errors as warnings.
     fatal = [word.decode() for word in FATAL]

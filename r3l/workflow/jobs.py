@@ -131,7 +131,10 @@ class Jobs:
         return name
 
     def result(self, wildcards: Any) -> str:
-        """Path of the result.json of a job's run, as an input of a rule."""
+        """Path of the result.json of a job's run, as an input of a rule.
+
+        Before jobs start, a directory of another run is renamed. Raises ConfigError as :meth:`run` does.
+        """
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:

@@ -25,7 +25,7 @@ def task_set_hashes(tier: str, env: str) -> dict[str, str]:
     """Committed hashes of an environment's training, test and validation task set in a tier, by name.
 
     When one changes, the check of the task sets (:func:`check_task_sets`) has to be repeated. Raises
-    ConfigError for an unknown environment.
+    ConfigError for an unknown tier or environment, or an environment without that tier.
     """
     settings = env_settings(tier, env)
     environment = environment_of(env)

@@ -181,7 +181,11 @@ def _flat(text: str) -> str:
 
 
 class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
-    """``AlfworldDialogue`` with the prompts of the paper's released code (``prompts: released``)."""
+    """``AlfworldDialogue`` with the prompts of the paper's released code (``prompts: released``).
+
+    The first prompt has only the observation and the admissible actions; later ones also have the task and
+    the last 4 actions.
+    """
 
     system = "alfworld_system"
 

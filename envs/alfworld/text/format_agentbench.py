@@ -24,8 +24,9 @@ _FIRST_CHECKED = 4  # first turn at which repeated actions end an episode
 class AgentBenchDialogue(AlfworldDialogue):
     """AgentBench's dialogue form for ALFWorld, in our words (``response_format: labelled``).
 
-    At most the current observation lists the admissible actions, at the turns that the setting ``admissible``
-    names; a dialog that is too long loses its earliest messages after the instruction.
+    Admissible actions are listed only in the current observation, and only at the turns that the setting
+    ``admissible`` names. A dialog that is too long loses its earliest messages after the instruction. Raises
+    ConfigError as :class:`TaggedDialogue` does.
     """
 
     def __init__(

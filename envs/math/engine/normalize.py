@@ -162,7 +162,11 @@ def enclosing(text: str) -> tuple[str, str] | None:
 
 
 def members(text: str) -> list[str]:
-    """The parts of ``text`` between commas or semicolons outside brackets; [``text``] if there are none."""
+    """The parts of ``text`` between commas or semicolons outside brackets, stripped of blanks.
+
+    A text without such a separator is the only part. Unbalanced brackets raise nothing: after one, separators
+    do not count.
+    """
     parts = []
     depth = 0
     start = 0

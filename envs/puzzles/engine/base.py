@@ -187,6 +187,7 @@ def item(generator: str, seed: int, index: int, **parameters: Any) -> dict[str, 
     """Item ``index`` of ``reasoning_gym.create_dataset(generator, seed=seed, **parameters)``.
 
     It has the keys question, answer and metadata. The data set is created once per process.
+    Raises ValueError for a generator that reasoning-gym does not have.
     """
     generated: dict[str, Any] = _dataset(generator, seed, tuple(sorted(parameters.items())))[index]
     return generated

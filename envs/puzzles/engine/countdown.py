@@ -296,7 +296,10 @@ def _value(expression: Expression) -> Fraction:
 
 
 def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
-    """The value of ``left operator right`` for ``+ - * /``. Raises ZeroDivisionError for a division by 0."""
+    """The value of ``left operator right`` for ``+ - * /``. Raises ZeroDivisionError for a division by 0.
+
+    ``operator`` is not checked: any other text divides.
+    """
     if operator == "+":
         return left + right
     if operator == "-":

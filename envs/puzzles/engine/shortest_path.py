@@ -131,7 +131,7 @@ class Search:
     """The result of a breadth-first search.
 
     ``waves``: the new cells at distance 1, 2, ...; the last one is empty if the goal cannot be reached.
-    ``came``: for each reached cell, the move that first reached it.
+    ``came``: for each reached cell but the start, the move that first reached it.
     """
 
     start: Cell

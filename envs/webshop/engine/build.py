@@ -85,8 +85,8 @@ def original() -> tuple[Path, Meta]:
 def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path, Meta]:
     """(folder, meta) of a synthetic catalogue; it is built in r3l's cache folder if it is not there yet.
 
-    ``products``, ``page_size``: number of products, and of products on a page of results. Building takes some
-    seconds for 1,000 products.
+    ``name``: the catalogue's. ``products``, ``page_size``: number of products, and of products on a page of
+    results. Building takes some seconds for 1,000 products.
     """
     folder = cache_folder("webshop") / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():

@@ -233,7 +233,7 @@ class Catalogue:
     def listed(self, column: str, value: str) -> list[int]:
         """Numbers of the products with this ``value`` in ``column``, in the order of the item file.
 
-        ``column``: ``category`` or ``query``.
+        ``column``: ``category`` or ``query``; AssertionError for another one. [] if no product has the value.
         """
         assert column in ("category", "query")
         statement = f"SELECT number FROM products WHERE {column} = ? ORDER BY number"

@@ -40,7 +40,8 @@ _TURNS = 10  # an error-free expert must succeed within this many (configs/envs/
 class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
     """Task sets of synthetic and original goals.
 
-    No file is committed for original goals; their hash is taken of the tasks from the user's catalogue.
+    No file is committed for original goals; their hash is taken of the tasks from the user's catalogue,
+    and is ``unbuilt`` without one.
     """
 
     env = "webshop"

@@ -223,7 +223,7 @@ class Trainer:
         """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats); updates nothing.
 
         Both are over the trainable tokens of ``rows``, except imitated rows and rows sampled in another
-        context (distilled).
+        context (distilled); both are 0 if no such token is left.
         """
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):

@@ -46,7 +46,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Means over seeds at several updates; ``low`` and ``high``: 95 % t-interval of the mean of y.
+    """Means over seeds at several updates; ``low`` and ``high``: bounds of the 95 % t-interval of the mean.
 
     They are None for fewer than MIN_SEEDS (3) seeds.
     """
