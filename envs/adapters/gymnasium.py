@@ -301,7 +301,10 @@ class TextGame(OneFileEngine):
             self._game.close()
 
     def _observe(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
-        """The observation as a text, with the rewards so far; ``success`` None: decided by the rewards."""
+        """The observation as a text, with the rewards so far; ``success`` None: decided by the rewards.
+
+        Raises ConfigError if neither the observation nor the game's ``render()`` is a text.
+        """
         text = observation
         if not isinstance(observation, str):
             kind = type(observation).__name__

@@ -67,7 +67,7 @@ class TaskSets(ABC):
     def committed_hash(self, task_set: str) -> str:
         """The sha256 of a task set: read from its committed file, or without one, of tasks generated now.
 
-        Raises ConfigError for an unknown task set.
+        Raises ConfigError for an unknown task set, DataError if the committed file is damaged.
         """
 
     @abstractmethod
@@ -194,7 +194,10 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return tasks
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of ``NAME/SPLIT`` in its committed file; no task is generated."""
+        """The sha256 of ``NAME/SPLIT`` in its committed file; no task is generated.
+
+        Raises ConfigError for an unknown task set, DataError if the file is missing or damaged.
+        """
         return split_hash(self.env, *self.parts(task_set))
 
     def build(self, name: str) -> Path:

@@ -23,7 +23,7 @@ def sft(
     workers: Annotated[int, typer.Option(min=0, help="Processes for demonstrations; 0: this one.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). Never overwrites one.
+    """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). An error if the folder is not empty.
 
     Re-run the same command to resume after the last complete phase.
 

@@ -67,7 +67,7 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
 
     Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already. A call
     that is stopped leaves the episodes it has played; the next one plays only the rest. Once the line is
-    written, its episodes and transcripts are deleted.
+    written, its episodes and transcripts are deleted. Raises DataError if curve.jsonl is damaged.
     """
     run = session.run
     path = run_dir / CURVE

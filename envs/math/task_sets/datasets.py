@@ -139,6 +139,7 @@ def frozen() -> dict[str, dict[str, Any]]:
     """The contents of sets.json, read once: number of problems ("rows") and sha256 of each set, by its name.
 
     Test sets also list the ids of their problems that occur in the training set DAPO (``in_dapo``).
+    Raises DataError if the file is missing or damaged.
     """
     return dict(read_json(FROZEN))
 

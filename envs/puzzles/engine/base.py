@@ -36,7 +36,7 @@ class Difficulty(DefinitionModel):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        """Check that each min_x is at most its max_x."""
+        """Raise ValueError if a min_x is more than its max_x."""
         for least in type(self).model_fields:
             most = least.replace("min_", "max_")
             if getattr(self, least) > getattr(self, most):

@@ -321,7 +321,7 @@ def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:
 
 
 def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
-    """Parse a number, a bracket or a signed operand; the expression and the tokens after it."""
+    """(expression, tokens after it) of a number, bracket or signed operand; ValueError for an open bracket."""
     first, *rest = tokens
     if first == "(":
         inner, rest = _sum(rest, 1)
