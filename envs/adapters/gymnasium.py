@@ -167,8 +167,8 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     def numbers(self) -> str | None:
         """The text that tells the model which numbers an action consists of; None for other actions.
 
-        Makes the game once to read its action space. Raises ConfigError if gymnasium is not installed or
-        cannot make the game, or if its actions have no form in text.
+        Makes the game once to read its action space. Raises ConfigError if gymnasium is not installed, if it
+        cannot make the game, if its actions have no form in text, or if not every action has a name.
         """
         if self.given.actions:
             return None

@@ -235,14 +235,14 @@ def test_thoughts_that_are_part_of_the_text_are_sent_back():
 
 
 def test_the_end_of_turn_of_a_known_model_is_removed_however_it_is_spelled():
-    """MiniMax's [e~[ has the form of no control token: only the tokenizer tells that it is one."""
-    template = "{% for m in messages %}{{ m.role }}:{{ m.content }}[e~[{% endfor %}"
-    renderer = ChatRenderer(chat_tokenizer(template, "[e~["))
+    """"~over~" has the form of no control token: only the tokenizer tells that it is one."""
+    template = "{% for m in messages %}{{ m.role }}:{{ m.content }}~over~{% endfor %}"
+    renderer = ChatRenderer(chat_tokenizer(template, "~over~"))
 
     async def talk(dialog):
         dialog.add(Message("user", "2+2?"))
         return await dialog.respond(SAMPLING, (0,))
 
-    for known, text in ((renderer, "4"), (None, "4[e~[\n")):
-        response, _, opened = at(lambda request, before: completion("4[e~[\n"), talk, renderer=known)
+    for known, text in ((renderer, "4"), (None, "4~over~\n")):
+        response, _, opened = at(lambda request, before: completion("4~over~\n"), talk, renderer=known)
         assert response.text == text and opened.endpoint.counts["end_marks"] == (known is not None)
