@@ -235,7 +235,7 @@ def test_thoughts_that_are_part_of_the_text_are_sent_back():
 
 
 def test_the_end_of_turn_of_a_known_model_is_removed_however_it_is_spelled():
-    """"~over~" has the form of no control token: only the tokenizer tells that it is one."""
+    """An unusual mark (~over~) has the form of no control token: only the tokenizer tells that it is one."""
     template = "{% for m in messages %}{{ m.role }}:{{ m.content }}~over~{% endfor %}"
     renderer = ChatRenderer(chat_tokenizer(template, "~over~"))
 
