@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
 from r3l.runs.metrics import COLLECT_SECONDS, read_metrics, totals
 from r3l.runs.result import SCHEMA, Result, final_scores
-from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT, has_other_name
 from r3l.runs.run_paths import find_further
 
 log = logging.getLogger(__name__)
@@ -130,12 +129,10 @@ def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
 
     Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
-    parts = run_dir.parts
-    stored = (parts if len(parts) >= 5 else run_dir.absolute().parts)[-5:]
-    own = (*content["cell"].split("/"), f"seed{content['seed']}")
-    if stored[0] == own[0] and re.fullmatch(r"seed\d+", stored[-1]) and stored != own:
+    own = f"{content['cell']}/seed{content['seed']}"
+    if has_other_name(run_dir, own):
         raise DataError(
-            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is not "
+            f"{run_dir} holds the run {own}, as its files say: a copy under another name is not "
             "another run. Delete it, or move it to the directory of that name"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,15 +100,31 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
     return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
 
 
-def check_owner(run_dir: Path, run: Run) -> None:
-    """Raise CheckpointError if training in ``run_dir`` would overwrite finished work.
+def has_other_name(run_dir: Path, directory: str) -> bool:
+    """True if ``run_dir`` ends as another run's directory than ``directory`` (TIER/ENV/MODEL/METHOD/seedN).
 
-    It would if the directory holds another run, or this run finished but without its checkpoints. Raises
-    DataError for a damaged manifest.
+    Only names of this form, with the same tier, count: users may name others as they like.
+    """
+    own = tuple(directory.split("/"))
+    parts = run_dir.parts
+    name = (parts if len(parts) >= len(own) else run_dir.absolute().parts)[-len(own) :]
+    return name[0] == own[0] and re.fullmatch(r"seed\d+", name[-1]) is not None and name != own
+
+
+def check_owner(run_dir: Path, run: Run) -> None:
+    """Raise CheckpointError if training in ``run_dir`` would overwrite finished work, or be refused later.
+
+    It would if the directory holds another run, or this run finished but without its checkpoints, or is named
+    as another run. Raises DataError for a damaged manifest.
     """
     fingerprint = run.fingerprint()
     other = "choose another directory (--run-dir, --out), or let r3l train rename this one (--set-aside)"
     recorded = _fingerprints(run_dir)
+    if not recorded and has_other_name(run_dir, run.directory):
+        raise CheckpointError(
+            f"{run_dir} is named as another run than {run.directory}, so its scores would be taken for that "
+            "run's; name the directory of this run, or one of another form (--run-dir, --out)"
+        )
     for path, found in recorded.items():
         if found != fingerprint:
             # Name the settings that differ, so that the user sees which of the two runs is meant.

@@ -44,6 +44,15 @@ def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, run, chan
     check_owner(run_dir, now)
 
 
+def test_a_directory_named_as_another_run_is_refused_before_work(tmp_path, run):
+    """Its scores would be refused in the end: verify and tables read from the name which run it is."""
+    for name in (run.directory, "mine/of/any/name/seed5", "nano/math/mine"):
+        check_owner(tmp_path / name, run)
+    for name in (run.directory.replace("seed0", "seed5"), run.directory.replace("/grpo/", "/r3l/")):
+        with pytest.raises(CheckpointError, match=f"named as another run than {run.directory}"):
+            check_owner(tmp_path / name, run)
+
+
 def test_what_differs_from_the_run_in_a_directory_is_named(tmp_path, run):
     """Its values there and here; that of what changes no result is not among them."""
     other = run.model_copy(
