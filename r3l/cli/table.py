@@ -23,7 +23,7 @@ from r3l.cli.arguments import (
     output,
 )
 from r3l.cli.printing import print_shown
-from r3l.core.errors import ConfigError, DataError, unknown
+from r3l.core.errors import ConfigError, DataError, did_you_mean, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,15 +147,9 @@ def claims(
     from r3l.report.claims_table import claims_table
 
     envs = named("--env", env)
+    chosen = named_claims(claim)  # before the runs are read, which takes half a minute
     rows, tested = claims_of(results)
-    rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
-    if claim:
-        chosen = set()
-        for row in rows:
-            text = row.claim.claim.lower()
-            if any(words == row.claim.id or words.lower() in text for words in claim):
-                chosen.add(row.claim.id)
-        rows = [row for row in rows if row.claim.id in chosen]
+    rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]]) and row.claim.id in chosen]
     if not rows:
         raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
     flat = [row.flat(tested.margin) for row in rows]
@@ -361,6 +355,26 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
             "grpo,sdar --env math)"
         )
     return rows
+
+
+def named_claims(claim: list[str] | None) -> set[str]:
+    """The ids of the claims that ``--claim`` chooses, each by its id or by words of its text; None: of all.
+
+    Raises ConfigError for words that choose none.
+    """
+    from r3l.report.claims import load_claims
+
+    texts = {known.id: known.claim for known in load_claims().claims}
+    if claim is None:
+        return set(texts)
+    chosen: set[str] = set()
+    for words in claim:
+        found_ids = {id for id, text in texts.items() if words == id or words.lower() in text.lower()}
+        if not found_ids:
+            meant = did_you_mean(words, [*texts, *texts.values()])
+            raise ConfigError(f"--claim: no claim has {words!r}{meant}; r3l table claims prints all of them")
+        chosen |= found_ids
+    return chosen
 
 
 def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:

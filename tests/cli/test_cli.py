@@ -26,6 +26,11 @@ from r3l import cli, config
             "set more than once (train.steps=5, train.steps=3); keep one",
         ),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
+        (
+            ["table", "claims", "--claim", "ahead_grop"],
+            "no claim has 'ahead_grop' (did you mean 'ahead_grpo'?)",
+        ),
+        (["table", "claims", "--claim", "GRPO", "--claim", "nosuch"], "no claim has 'nosuch'"),
         (["table", "table1", "--results", "/nonexistent"], "make runs (`r3l run`"),
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
         (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
