@@ -317,8 +317,8 @@ class TextGame(OneFileEngine):
                 text = self._game.render()
             except Exception as error:  # third-party code may raise anything
                 raise ConfigError(
-                    f"{problem}, and render() raises {type(error).__name__}: {error}; return texts, or give it "
-                    "a render() that does"
+                    f"{problem}, and render() raises {type(error).__name__}: {error}; return texts, or give "
+                    "it a render() that does"
                 ) from error
             if not isinstance(text, str):
                 raise ConfigError(

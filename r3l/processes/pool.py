@@ -288,8 +288,8 @@ class EnvironmentPool:
             self._warned = True
             warnings.warn(
                 f"environment {self._env!r}: task {task} showed {now.text[:SHOWN]!r} and, in an earlier "
-                f"episode after the same actions, {shown!r} (first {SHOWN} characters, or the actions offered "
-                "or the end differ). Unless that is meant, draw everything in reset from the task, or the "
+                f"episode after the same actions, {shown!r} (first {SHOWN} characters, or the actions "
+                "offered or the end differ). Unless that is meant, draw everything in reset from the task, or the "
                 "attempts of a group are of different games; methods that retry refuse it",
                 stacklevel=2,
             )

@@ -126,14 +126,6 @@ def scales_differ(gold: str, answer: str) -> bool:
     return _SCALES.findall(gold.casefold()) != _SCALES.findall(answer.casefold())
 
 
-def units_differ(gold: str, answer: str) -> bool:
-    """True if both texts are numbers with a unit, and these are two different measures.
-
-    math-verify ignores units, so it takes 5 m for 5 cm.
-    """
-    return measures_differ(gold, answer)
-
-
 _HALF_OF_DAY = re.compile(r"\d:\d\d\s*([ap])m\Z")
 
 
@@ -228,7 +220,7 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
     "side by side": numbers_side_by_side,
     "brackets": brackets_differ,
     "scales": scales_differ,
-    "units": units_differ,
+    "units": measures_differ,
     "half of day": halves_of_day_differ,
     "case": case_differs,
     "rounding": beyond_rounding,

@@ -129,7 +129,10 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
 
 
 def measures_differ(gold: str, answer: str) -> bool:
-    """True if both texts are numbers with a unit of MEASURES, squared or cubed or not, and these differ."""
+    """True if both texts are numbers with a unit of MEASURES, squared or cubed or not, and these differ.
+
+    A guard: math-verify ignores units, so it takes 5 m for 5 cm.
+    """
     _, of_gold, _, of_answer = _split_units(normalize(gold), normalize(answer))
     measured = all(re.sub(r" \^-?\d\Z", "", unit) in MEASURES for unit in (of_gold, of_answer))
     return measured and of_gold != of_answer

@@ -321,7 +321,10 @@ def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:
 
 
 def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
-    """(expression, tokens after it) of a number, bracket or signed operand; ValueError for an open bracket."""
+    """(expression, tokens after it) of a number, a bracket or a signed operand.
+
+    Raises ValueError for an open bracket.
+    """
     first, *rest = tokens
     if first == "(":
         inner, rest = _sum(rest, 1)
