@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and docs/methods.md: ``python docs/site/stored_tables.py`` fills them in.
+"""The tables of README, docs/results.md and docs/methods.md: ``python docs/site/stored_tables.py`` fills them in.
 
 A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
 Its environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
@@ -20,7 +20,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import Bench, read_runs, whole, with_further
+from r3l.report.frame import ALL, Bench, common_seeds, read_runs, whole, with_further
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.registered import (
@@ -31,12 +31,12 @@ from r3l.report.registered import (
     registered_rows,
     registered_table,
 )
-from r3l.report.updates import updates
+from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
-PAGES = (ROOT / "docs" / "results.md", ROOT / "docs" / "methods.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "methods.md")
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
 AT = "@train.lr=0.0003"
@@ -115,6 +115,37 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
             rows["verdict"][env_label(row.env)] = f"inconclusive ({equal.reason})"
     rows["verdict"] = rows.pop("verdict", {})  # the last row
     return _pipes({name: cells for name, cells in rows.items() if cells})
+
+
+def summary(runs: pd.DataFrame, of_plan: Registered) -> str:
+    """Test success of the base checkpoint and both methods, all at one learning rate, a row per environment.
+
+    Means over the seeds that both methods have, in brackets, and their difference with its 95 % interval.
+    """
+    labels = {name: method_label(name) for name in (of_plan.against, of_plan.method)}
+    base = _scores(runs, ["zero_shot"])
+    starts = next(iter(base.values()), {})
+    rows: Rows = {}
+    for env in of_plan.envs:
+        of_env = runs[(runs.env == env) & (runs.group == ALL)]
+        rate = learning_rate(of_env, of_plan.against)
+        if rate is None:
+            continue
+        theirs, ours = common_seeds(*(at_rate(of_env, name, rate) for name in labels))
+        values = claims.ScoreTest(method=of_plan.method, against=of_plan.against).values_S(of_env, rate)
+        if len(values) < MIN_SEEDS:
+            continue
+        label = env_label(env)
+        low, high = Effect.of_seeds(values).bounds()
+        rows[f"{label} ({len(values)} seeds)"] = {
+            "base checkpoint": starts.get(label, "").partition(" ")[0],
+            **{
+                text: f"{np.mean(seeds.success):.3f}"
+                for text, seeds in zip(labels.values(), (theirs, ours), strict=True)
+            },
+            "difference, 95 % interval": f"{np.mean(values):+.3f} ({low:+.3f} to {high:+.3f})",
+        }
+    return _pipes(rows)
 
 
 class EqualRates(NamedTuple):
@@ -278,7 +309,11 @@ def _in_training(seeds: pd.DataFrame) -> dict[str, str]:
     }
 
 
-TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {"arms": arms, "core": core}
+TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
+    "arms": arms,
+    "core": core,
+    "summary": summary,
+}
 OF_VERDICTS: dict[str, Callable[[Sequence[ClaimVerdict], Registered], str]] = {
     "claims": every_claim,
     "learning": learning,

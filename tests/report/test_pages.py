@@ -40,6 +40,17 @@ def test_tables_of_made_up_runs(tmp_path):
     )
 
 
+def test_the_summary_compares_at_the_rate_of_grpo(tmp_path):
+    """R3L solves 1 of 2 tasks at 1e-4, and at 3e-4 both, 1, both; GRPO 1 at 3e-4. Mean 1/3, t(2) 4.303 x 1/6."""
+    for seed, second in enumerate((1, 0, 1)):
+        write_run(tmp_path, "grpo", seed, [1], [0], rate=3e-4)
+        write_run(tmp_path, "r3l", seed, [1], [0], rate=1e-4)
+        write_run(tmp_path, "r3l@train.lr=0.0003", seed, [1], [second], rate=3e-4)
+    header, _, row = block("summary", read_runs(find_runs(tmp_path)))
+    assert header == ["", "base checkpoint", "GRPO", "R3L", "difference, 95 % interval"]
+    assert row == ["ALFWorld (3 seeds)", "", "0.500", "0.833", "+0.333 (-0.384 to +1.050)"]
+
+
 def test_a_verdict_at_unequal_learning_rates_needs_the_comparison_at_equal_ones(tmp_path):
     """R3L at 1e-4 is behind GRPO at 3e-4 in all five seeds; at 3e-4 it is ahead: the two disagree."""
     for seed in range(5):

@@ -43,7 +43,7 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
     ordered = sorted(rows, key=lambda row: row["guided_minus_fresh"])
     shade = ScalarMappable(Normalize(*LIMITS), colormaps[COLOURS])
     with matplotlib.style.context(style.SHEET):
-        figure, axes = style.subplots(1, len(DIFFERENCES), style.PAGE, 3.0, sharex=True)
+        figure, axes = style.subplots(1, len(DIFFERENCES), style.PAGE, 3.6, sharex=True, sharey=True)
         for ax, name in zip(axes[0], DIFFERENCES, strict=True):
             _panel(ax, ordered, name, shade)
         axes[0, 0].set_ylabel("R3L minus GRPO")
@@ -52,10 +52,15 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
         handles = [
             Line2D([], [], marker="o", label="tiny model (nano)", **dot),
             Line2D([], [], marker="D", label="language model", **dot),
-            Line2D([], [], color=style.GREY, label="the rule, and where 95 % of new comparisons should be"),
         ]
-        if any(row["part"] == UNSEEN for row in rows):
-            handles.insert(2, Line2D([], [], marker="s", label="predicted before it was run", **dot))
+        unseen = [row for row in rows if row["part"] == UNSEEN]
+        wrong = [row for row in rows if _misled(row)]
+        if unseen:
+            handles.append(Line2D([], [], marker="s", label="predicted before it was run", **dot))
+        if wrong:
+            dot |= {"markerfacecolor": "white"}
+            handles.append(Line2D([], [], marker="s", label="the same, hints wrong on purpose", **dot))
+        handles.append(Line2D([], [], color=style.GREY, label="line through all; band: 95 % of new ones"))
         style.legend(figure, handles)
         # Points have numbers, explained in the note, except the points of UNSEEN, which are too many.
         named = [row for row in ordered if row["part"] != UNSEEN]
@@ -65,9 +70,10 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
             for k, row in enumerate(named, 1)
         ]
         text = style.drawable(
-            f"{len(rows)} comparisons at equal learning rates. Guided minus fresh: success of a retry under "
-            "the hint minus that of another attempt, after failures of the base checkpoint. Bars: 95 % "
-            f"intervals, over tasks and over seeds. {', '.join(key)}. Numbers: r3l table map."
+            f"{len(rows)} comparisons at equal learning rates, {len(unseen)} of them predicted. Guided minus "
+            "fresh: success of a retry under the hint minus that of another attempt, after failures of the "
+            f"base checkpoint. Bars: 95 % intervals, over tasks and over seeds. {', '.join(key)}. Numbers: "
+            "r3l table map."
         )
         style.note(figure, text)
         return style.save(figure, out, "map")
@@ -95,14 +101,28 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
         ):
             if low is not None and high is not None:
                 ax.plot(
-                    *(([low, high], [y, y]) if along else ([x, x], [low, high])), color=colour, linewidth=0.8
+                    *(([low, high], [y, y]) if along else ([x, x], [low, high])),
+                    color=colour,
+                    linewidth=0.7,
+                    alpha=0.7,
                 )
         real = (row["parameters"] or 0) >= REAL
         marker = "D" if real else "s" if row["part"] == UNSEEN else "o"
-        ax.plot(x, y, marker, color=colour, markersize=4, markeredgecolor=style.GREY, markeredgewidth=0.3)
-        if row["part"] != UNSEEN:  # its cells are many, and named in the table
-            number += 1
-            ax.annotate(str(number), (x, y), (3, 3), textcoords="offset points", fontsize=6, color=style.GREY)
+        dot = {"markerfacecolor": "white" if _misled(row) else colour, "markeredgecolor": colour}
+        if row["part"] == UNSEEN:  # its cells are many, and named in the table
+            ax.plot(x, y, marker, markersize=4, **dot)
+            continue
+        number += 1
+        ax.plot(x, y, marker, markersize=7.5, zorder=3, **dot)
+        # White on the dark half of the colours, black on the light half.
+        ink = "white" if row["base_success"] < sum(LIMITS) / 2 else "black"
+        place = {"ha": "center", "va": "center_baseline", "zorder": 4}
+        ax.annotate(str(number), (x, y), fontsize=5.5, color=ink, **place)
     ax.set(title=TITLES[name], xlabel="guided minus fresh, base checkpoint")
     ax.grid(axis="both")
     ax.set_axisbelow(True)
+
+
+def _misled(row: Comparison) -> bool:
+    """Whether some of the reflections that R3L was trained with were wrong on purpose."""
+    return row["feedback_corruption"] > 0
