@@ -63,6 +63,15 @@ LEARNING = {  # rows of the table of learning: the claims by id
     "training success, updates 1 to 20": "trains_1_20_{}",
     "training success, updates 51 to 60": "trains_51_60_{}",
 }
+LEAD_ARMS = {  # rows of the table of arms that isolate why a lead ends: methods in the claims' ids
+    "the critic's feedback": "r3l@feedback=environment",
+    "retries after failures only": "r3l@reflect_when=failed_only",
+    "no retries after update 20": "r3l@retries_until=0.3334",
+    "no amplification after update 20": "r3l@amplify_until=0.3334",
+    "imitation twice as heavy": "r3l@sft_coef=2",
+    "imitation 4 times as heavy": "r3l@sft_coef=4",
+    "GRPO with amplification, minus GRPO": "grpo_amplified",
+}
 Rows = dict[
     str, dict[str, str]
 ]  # texts by the row's name and by column; of means with how many seeds, in brackets
@@ -225,6 +234,24 @@ def learning(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
     return _pipes(texts)
 
 
+def lead_arms(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
+    """R3L with one part changed, minus R3L, early and at the end, beside what was predicted."""
+    by_id = {(row.claim.id, row.bench[1]): row for row in rows}
+    envs = list(dict.fromkeys(row.bench[1] for row in rows if row.claim.id == "final_grpo_amplified"))
+    texts: Rows = {}
+    for label, arm in LEAD_ARMS.items():
+        cells = texts.setdefault(label, {})
+        for env in envs:
+            for part in ("early", "final"):
+                row = by_id[f"{part}_{arm}", env]
+                cells[f"{row.label}: {part}"] = _with_interval(row)
+        early, final = (
+            by_id[f"{part}_{arm}", envs[0]].claim.predicted[envs[0]] for part in ("early", "final")
+        )
+        cells["predicted: early; final"] = f"{early}; {final}"
+    return _pipes(texts)
+
+
 def training(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
     """R3L minus GRPO in training success at one learning rate, early and late, and what the probe measured before;
     the largest of these first."""
@@ -316,6 +343,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
 }
 OF_VERDICTS: dict[str, Callable[[Sequence[ClaimVerdict], Registered], str]] = {
     "claims": every_claim,
+    "lead_arms": lead_arms,
     "learning": learning,
     "training": training,
 }
