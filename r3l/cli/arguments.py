@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files import paths
 
 if TYPE_CHECKING:
+    from r3l.report.tables import Selection
     from r3l.workflow.plan import WorkflowConfig
 
 RESULTS = paths.RESULTS
@@ -103,17 +105,22 @@ StoredRuns = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def named_runs(runs: list[Path] | None) -> list[Path]:
-    """The evaluation.json of each of ``runs``, which are run directories or such files; [] for None.
+def selection_of(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
+    """The environments, methods and runs that a command's options name; --env and --method comma-separated.
 
-    Raises DataError for a directory that is no evaluated run. Files are not checked.
+    ``runs``: run directories or evaluation.json files, which are not checked. An option that is None
+    restricts nothing: a table then has its own. Raises ConfigError for an unknown environment or method,
+    DataError for a directory that is no evaluated run.
     """
+    from r3l.report.tables import Selection
     from r3l.runs.run_paths import named_evaluation
 
-    return [named_evaluation(run) for run in runs or ()]
+    envs = named("--env", env) if env else None
+    methods = named("--method", method) if method else None
+    return Selection(envs, methods, [named_evaluation(run) for run in runs or ()])
 
 
-def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
+def found(named: Sequence[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
     """The evaluation.json files ``named``, and those of all runs under the folders ``results``, each once.
 
     Searches the folder RESULTS if both are empty. Raises DataError for a folder without runs, unless

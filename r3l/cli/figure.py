@@ -8,9 +8,20 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Envs, Methods, Runs, SeveralResults, found, output
+from r3l.cli.arguments import (
+    RESULTS,
+    AsJson,
+    Envs,
+    Methods,
+    Runs,
+    SeveralResults,
+    found,
+    output,
+    selection_of,
+)
+from r3l.cli.evidence import claims_of, feedback_of, stored_evidence, teachers_of
 from r3l.cli.printing import print_result
-from r3l.cli.table import ProbeFiles, claims_of, feedback_of, selection_of, stored_evidence, teachers_of
+from r3l.cli.table import ProbeFiles
 from r3l.core.errors import check_known
 
 FigureFiles = Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)]
@@ -41,8 +52,8 @@ def figure(
     check_known("figure", name, {*figures.FIGURES, *SUBCOMMANDS})
     spec = plan.table_config(table or figures.FIGURES[name].table)
     selection = selection_of(env, method, runs)
-    every = read_runs(found([*selection.runs], results), selection.runs)
-    shown = selected(every, spec, plan.load(), selection)
+    every = read_runs(found(selection.runs, results), selection.runs)
+    shown, _ = selected(every, spec, plan.load(), selection)
     _print_drawn(name, figures.draw(name, shown, out, spec), as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Runs, SeedsPlanned, SeveralResults, found, named_runs, output
+from r3l.cli.arguments import RESULTS, AsJson, Runs, SeedsPlanned, SeveralResults, found, output, selection_of
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 
@@ -35,8 +35,8 @@ def report(
             f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out"
         )
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
-    by_name = named_runs(runs)
-    shown = read_runs(found(by_name, results), by_name)
+    named = selection_of(None, None, runs).runs
+    shown = read_runs(found(named, results), named)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
     written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
     size = written.stat().st_size

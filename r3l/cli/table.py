@@ -1,4 +1,4 @@
-"""Command `r3l table`: tables of results, offline; and what tables and figures read."""
+"""Command `r3l table`: tables of results, offline."""
 
 from __future__ import annotations
 
@@ -19,21 +19,16 @@ from r3l.cli.arguments import (
     SomeTier,
     found,
     named,
-    named_runs,
     output,
+    selection_of,
 )
+from r3l.cli.evidence import claims_of, feedback_of, named_claims, teachers_of
 from r3l.cli.printing import print_shown
-from r3l.core.errors import ConfigError, DataError, did_you_mean, unknown
+from r3l.core.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from r3l.report.claim_verdicts import ClaimVerdict
-    from r3l.report.claims import Claims
-    from r3l.report.feedback_per_token import FeedbackRow
     from r3l.report.table import Table
     from r3l.report.tables import Selection
-    from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
 
 TableFile = Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md next to it.")]
@@ -50,11 +45,16 @@ def table(
     tier: SomeTier = None,
     seeds_planned: SeedsPlanned = None,
     empty: Annotated[bool, typer.Option("--empty", help="Also print rows and columns without runs.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print each row of scores with task groups, differences, costs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     Example: `r3l table table1 --out results/table1.csv`
+
+    Example: `r3l table table1 --env alfworld --method grpo,r3l --full`
     """
     from r3l.config import names
     from r3l.workflow import plan
@@ -62,8 +62,10 @@ def table(
     known = {*names("tables"), *SUBCOMMANDS}
     if name not in known:
         raise ConfigError(unknown("table", name, known))
-    selection = selection_of(env, method, runs)
-    print_table(plan.table_config(name), selection, results, out, tier, seeds_planned, empty, as_json)
+    spec, selection = plan.table_config(name), selection_of(env, method, runs)
+    if full and spec.kind != "scores":
+        raise ConfigError(f"--full: {name} is a table of {spec.kind}, not of scores; leave the option out")
+    print_table(spec, selection, results, out, tier, seeds_planned, empty, full, as_json)
 
 
 def budget(
@@ -82,7 +84,7 @@ def budget(
     from r3l.report.frame import read_runs
 
     selection = selection_of(env, method, runs)
-    paths = found([*selection.runs], results)
+    paths = found(selection.runs, results)
     rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
     flat = rows.to_dict("records")
     printed = budget_table(rows)
@@ -246,19 +248,19 @@ def print_table(
     tier: str | None = None,
     seeds_planned: int | None = None,
     empty: bool = False,
+    full: bool = False,
     as_json: bool = False,
 ) -> None:
     """Print a table of configs/tables, made from the named runs and from all runs under ``results``.
 
-    ``empty``: also show rows and columns without runs, as a ``tier`` always does. ``out``: a .csv file to
-    write, with .tex and .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
+    ``empty``: also show rows and columns without runs, as a ``tier`` always does. ``full``: print every row
+    of scores, if one has a run, instead of the paper's layout. ``out``: a .csv file to write, with .tex and
+    .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
     table's kind is ``published``.
     """
-    from rich.console import Group
-
     from r3l.report import tables
     from r3l.report.frame import read_runs
-    from r3l.report.paper_table import full_table
+    from r3l.report.full_table import full_table
     from r3l.report.table import write
     from r3l.runs.run_paths import find_further
     from r3l.workflow import plan
@@ -267,13 +269,12 @@ def print_table(
     # shows.
     config = plan.load(plan.workflow_content(tier))
     may_be_none = tier is not None or spec.kind == "published"
-    paths = found([*selection.runs], results, may_be_none)
+    paths = found(selection.runs, results, may_be_none)
     if spec.question_sets:
-        known = {*paths}
-        for path in [*paths]:
-            paths += [further for further in find_further(path.parent) if further not in known]
+        further = [one for path in paths for one in find_further(path.parent)]
+        paths = [*dict.fromkeys([*paths, *further])]  # a run may be named by its score on a question set
     runs = read_runs(paths, selection.runs)
-    runs = tables.selected(runs[runs.tier == tier] if tier else runs, spec, config, selection)
+    runs, methods = tables.selected(runs[runs.tier == tier] if tier else runs, spec, config, selection)
     if not len(runs) and not may_be_none:
         where = " or ".join(map(str, results or ([] if selection.runs else [RESULTS])))
         envs = ", ".join(selection.envs or config.columns(spec))
@@ -281,7 +282,7 @@ def print_table(
     built = tables.build(
         spec,
         runs,
-        tables.methods_of(runs, spec, config, selection),
+        methods,
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
         config.benches(spec) if tier and not selection.envs else (),
@@ -289,120 +290,5 @@ def print_table(
     )
     if out:
         write(built.flat, built.printed, out)
-    # Below a table of scores all of its rows follow in full: task groups, differences, costs.
-    scored = spec.kind == "scores" and bool(built.rows.seeds_done.any())
-    shown = Group(built.printed, "", full_table(built.rows)) if scored else built.printed
-    print_shown({"rows": built.flat}, as_json, shown)
-
-
-def selection_of(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
-    """The environments, methods and runs that a command's options name; --env and --method comma-separated.
-
-    An option that is None restricts nothing: a table then has its own. Raises ConfigError for an unknown
-    environment or method, DataError for a directory that is no evaluated run.
-    """
-    from r3l.report.tables import Selection
-
-    envs = named("--env", env) if env else None
-    methods = named("--method", method) if method else None
-    return Selection(envs, methods, named_runs(runs))
-
-
-def teachers_of(
-    runs: list[Path] | None, results: list[Path] | None, env: str | None, method: str | None
-) -> list[TeacherRow]:
-    """The teachers of the runs that the options select, and of the probes under ``results``.
-
-    A teacher is the policy with more in its context (a hint, a solution), whose log-probabilities score
-    rollouts. Without ``runs`` and ``results`` the folder results is read. Raises DataError if there is none.
-    """
-    from r3l.report import probes
-    from r3l.report.frame import read_runs
-    from r3l.report.teachers import teacher_rows
-
-    selection = selection_of(env, method, runs)
-    folders = results or ([] if runs else [RESULTS])
-    paths = found([*selection.runs], results, may_be_none=True)
-    probed = [one for one in probes.read_folders(folders) if one["env"] in (selection.envs or [one["env"]])]
-    rows = teacher_rows(selection.of(read_runs(paths, selection.runs)), [] if selection.methods else probed)
-    if not rows:
-        where = " or ".join(map(str, folders)) or "these runs"
-        raise DataError(
-            f"no teacher under {where}: no run there has metrics teacher/*, and no probe measured teachers; "
-            "train a method with one (r3l train --method sdar), or probe a model (r3l probe math)"
-        )
-    return rows
-
-
-def feedback_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
-    """Rows on what feedback costs and gains, by environment and method, from the runs under ``results``.
-
-    None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: all of the
-    table. Raises DataError if none of them has run.
-    """
-    from r3l.report.feedback_per_token import ENVS, feedback_rows
-    from r3l.report.frame import with_further
-
-    envs = named("--env", env) if env else None
-    methods = named("--method", method) if method else None
-    runs, curves = stored_evidence(results)
-    rows = feedback_rows(with_further(curves, runs), envs, methods)
-    if not any(row.seeds for row in rows):
-        where = " or ".join(map(str, results)) if results else "the stored runs"
-        of = ", ".join(methods or ["these methods"])
-        raise DataError(
-            f"no run in {where} is of {of} in {', '.join(envs or ENVS)}: train some (r3l run --method "
-            "grpo,sdar --env math)"
-        )
-    return rows
-
-
-def named_claims(claim: list[str] | None) -> set[str]:
-    """The ids of the claims that ``--claim`` chooses, each by its id or by words of its text; None: of all.
-
-    Raises ConfigError for words that choose none.
-    """
-    from r3l.report.claims import load_claims
-
-    texts = {known.id: known.claim for known in load_claims().claims}
-    if claim is None:
-        return set(texts)
-    chosen: set[str] = set()
-    for words in claim:
-        found_ids = {id for id, text in texts.items() if words == id or words.lower() in text.lower()}
-        if not found_ids:
-            meant = did_you_mean(words, [*texts, *texts.values()])
-            raise ConfigError(f"--claim: no claim has {words!r}{meant}; r3l table claims prints all of them")
-        chosen |= found_ids
-    return chosen
-
-
-def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
-    """The verdict on each of the paper's claims, from the runs and probes under ``results``, and the claims.
-
-    None: the stored runs and probes. Rows as of claim_verdicts. Raises DataError if the stored runs are
-    needed and not on this machine.
-    """
-    from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report import claims, probes
-    from r3l.report.claim_verdicts import claim_verdicts
-
-    tested = claims.load_claims()
-    runs, curves = stored_evidence(results)
-    return claim_verdicts(runs, probes.read_folders(results or [stored_runs()]), tested, curves), tested
-
-
-def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two frames of runs under ``results``: those for scores, and those with scores at several updates.
-
-    The second frame has the runs in the subfolder curves; the first has the others, hint_gap included. Both
-    may be empty. ``results`` None: the stored runs.
-    """
-    from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report.frame import read_runs
-    from r3l.runs.run_paths import CURVES, HINT_GAP
-
-    folders = results or [stored_runs()]
-    further = [folder / HINT_GAP for folder in folders]
-    runs = read_runs(found([], [*folders, *further], may_be_none=True))
-    return runs, read_runs(found([], [folder / CURVES for folder in folders], may_be_none=True))
+    in_full = full and built.rows.seeds_done.any()
+    print_shown({"rows": built.flat}, as_json, full_table(built.rows) if in_full else built.printed)

@@ -5,12 +5,14 @@ r3l/cli/table.py calls, in this order:
 
 1. ``frame.read_runs``: all runs as one DataFrame. The five seeds of GRPO are five rows of the group ``all``,
    each with its success on every task (``task_success``).
-2. ``tables.selected`` and ``tables.build``: the rows that a file of configs/tables shows.
+2. ``tables.selected`` and ``tables.build``: the runs and rows that a file of configs/tables shows.
 3. ``scores.score_rows``: one row for each environment, method and task group, as in the csv file. Its
    ``_row`` takes the five rows to ``r3l.stats.intervals.seed_interval`` (mean and t-interval over seeds) and
    compares them with the baseline and with ``published`` numbers.
 4. ``paper_table.paper_table``: the cell's row and column; ``labels.plus_minus``: its text.
 5. ``table.Table``: columns that fit the terminal; ``table.write``: CSV, Markdown and LaTeX.
+
+With ``--full`` ``full_table`` takes the place of ``paper_table``: a line for each row of scores.
 
 The other files:
 

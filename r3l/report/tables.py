@@ -44,18 +44,22 @@ class Selection:
 
 def selected(
     runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
-) -> pd.DataFrame:
-    """The runs that ``table`` shows: of its environments and methods, or of the ones in ``selection``.
+) -> tuple[pd.DataFrame, list[str]]:
+    """The runs that ``table`` shows, and the methods that are its rows.
 
-    A run whose file the command names is shown too, unless the command names other environments or methods.
-    The user's own environments are added if the table lists none, the user's own methods if its key ``own``
-    is true. A table of published numbers shows all ``runs``; for such a table it raises ConfigError if
+    Runs are of its environments and methods, or of the ones in ``selection``. A run whose file the command
+    names is shown too, unless the command names other environments or methods. The user's own environments
+    are added if the table lists none, the user's own methods if its key ``own`` is true. A table of published
+    numbers shows all ``runs`` and has no rows of methods; for such a table it raises ConfigError if
     ``selection`` names environments.
+
+    Rows are the methods in ``selection``, if it names any; otherwise the table's methods that are planned or
+    have run, in its order, then others in the runs, by name.
     """
     if table.kind == "published":
         if selection.envs is not None:
             raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
-        return runs
+        return runs, []
     envs = {*(config.columns(table) if selection.envs is None else selection.envs)}
     sets = [config.question_sets(table, env).values() for env in envs & {*table.question_sets}]
     envs = envs.union(*sets)
@@ -73,24 +77,13 @@ def selected(
         others = {*runs.method} - {*methods} if table.own else set()
         own = [name for name in others if is_own("methods", variant(name).method)]
         by_method |= named | runs.method.isin(own)
-    return runs[in_env & by_method]
-
-
-def methods_of(
-    runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
-) -> list[str]:
-    """Methods that are rows of a table of ``runs``: those that the command names, if any.
-
-    Otherwise the table's methods that are planned or have run, in its order; then others in ``runs``, by
-    name.
-    """
+    shown = runs[in_env & by_method]
     if selection.methods is not None:
-        return list(selection.methods)
-    have_run, planned = set(runs.method), config.rows(table)
-    return [
-        *(m for m in table.methods if m in have_run or m in planned),
-        *sorted(have_run - {*table.methods}),
-    ]
+        return shown, list(selection.methods)
+    have_run = set(shown.method)
+    known = have_run.union(config.rows(table))
+    rows = [method for method in table.methods if method in known]
+    return shown, [*rows, *sorted(have_run - {*table.methods})]
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ SINGLE = (
         "export trinity",
         "list tables --tier nano",
         "table budget --empty",
+        f"table cost --results {STORED} --full",
     ),
     *(
         "table published --env alfworld",

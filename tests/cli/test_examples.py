@@ -69,6 +69,7 @@ LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them 
     "r3l compare power r3l --against grpo --power 0.8 --difference 0.05": (),
     "r3l compare registered": (),
     "r3l table table1 --out results/table1.csv": ("--results", "results/stored"),
+    "r3l table table1 --env alfworld --method grpo,r3l --full": ("--results", "results/stored"),
     "r3l table budget --results results/stored --env alfworld": (),
     "r3l table claims": (),
     "r3l table claims --env math --claim GRPO": (),

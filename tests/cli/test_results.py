@@ -57,6 +57,24 @@ def test_runs_are_named_by_their_directories(tmp_path, r3l):
     assert r3l("report", paths[0].parent, "--out", tmp_path / "r.html")["runs"] == 1
 
 
+def test_a_table_is_in_the_papers_layout_or_in_full(monkeypatch, capsys, tmp_path, refused):
+    """The mean of four tasks, two easy, is printed once; in full each group of tasks has a row."""
+    write_run(tmp_path / "x", "grpo", 0, [1, 1], [1, 0])
+    printed = []
+    for options in ([], ["--full"]):
+        code, out, err = run(monkeypatch, capsys, "table", "table1", "--results", tmp_path / "x", *options)
+        assert code == 0, err
+        printed.append([line.split() for line in out.splitlines() if "GRPO" in line.split()])
+    assert printed[0][0] == ["GRPO", "0.750"]  # next come published numbers
+    assert [line[:4] for line in printed[1]] == [
+        ["easy", "GRPO", "1.000", "1/1"],
+        ["hard", "GRPO", "0.500", "1/1"],
+        ["all", "GRPO", "0.750", "1/1"],
+    ]
+    said = refused("table", "cost", "--results", tmp_path / "x", "--full")
+    assert "--full: cost is a table of measures, not of scores; leave the option out" in said
+
+
 def test_a_directory_that_is_no_evaluated_run_is_refused(tmp_path, refused):
     path = write_run(tmp_path / "x", "grpo", 0, [1], [0])
     assert f"{tmp_path}/x is not the directory of a run" in refused("table", "table1", tmp_path / "x")

@@ -42,8 +42,7 @@ def _check_table(stored, name, seeds, asked, folder):
         write(rows.to_dict("records"), budget_table(rows), folder / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
-        shown = tables.selected(stored, table, config, asked)
-        methods = tables.methods_of(shown, table, config, asked)
+        shown, methods = tables.selected(stored, table, config, asked)
         built = tables.build(table, shown, methods, seeds, "nano")
         write(built.flat, built.printed, folder / "table.csv")
     for path in folder.iterdir():

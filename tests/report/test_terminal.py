@@ -30,7 +30,7 @@ from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import load_claims
 from r3l.report.claims_table import claims_table
 from r3l.report.compare import compare, comparison_table
-from r3l.report.paper_table import full_table
+from r3l.report.full_table import full_table
 from r3l.report.published import check, load, summary_table
 from r3l.report.registered import load_registered, registered_rows, registered_table
 from r3l.report.tuning import tuning_table, tunings
@@ -44,8 +44,7 @@ def every_table(runs):
     """Each printed table of the stored runs, probes and tunings, by its name."""
     config, everything = plan.load(), tables.Selection()
     for name, spec in plan.tables().items():
-        shown = tables.selected(runs, spec, config, everything)
-        methods = tables.methods_of(shown, spec, config, everything)
+        shown, methods = tables.selected(runs, spec, config, everything)
         built = tables.build(spec, shown, methods, 5, "nano")
         yield name, built.printed
         if spec.kind == "scores" and built.rows.seeds_done.any():
@@ -134,7 +133,10 @@ OTHER_RUNS = {  # options of tables that show none of results/stored
 }
 # Commands that print tables of what is there, with examples of their arguments.
 EXAMPLES = {
-    "table": [[name, *OTHER_RUNS.get(name, ["--results", "results/stored"])] for name in names("tables")],
+    "table": [
+        *([name, *OTHER_RUNS.get(name, ["--results", "results/stored"])] for name in names("tables")),
+        ["table1", "--results", "results/stored", "--full"],
+    ],
     "table budget": [["--results", "results/stored"]],
     "table claims": [[]],
     "table feedback_per_token": [[]],

@@ -27,9 +27,9 @@ from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
 from r3l.report.figures.teachers import draw as draw_teachers
 from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
+from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
-from r3l.report.paper_table import full_table
 from r3l.report.probes import Content
 from r3l.report.table import Cell, Table, write_text
 from r3l.report.teachers import teacher_rows, teacher_table
@@ -153,10 +153,10 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
     config, everything = plan.load(), tables.Selection()
     specs = []
     for spec in (spec for spec in plan.tables().values() if spec.kind == "scores"):
-        of_table = tables.selected(runs, spec, config, everything)
+        of_table, methods = tables.selected(runs, spec, config, everything)
         planned = config.rows(spec)
         if 2 * len(set(of_table.method) & {*planned}) >= max(len(planned), 4):
-            specs.append((spec, of_table, tables.methods_of(of_table, spec, config, everything)))
+            specs.append((spec, of_table, methods))
     specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
 
     # Runs that no table shows are in a further table.
