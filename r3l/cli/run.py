@@ -82,10 +82,9 @@ def run(
 
     Example: `r3l run table1 --tier paper --profile slurm --dry-run`
     """
-    from r3l.cli.table import print_table
+    from r3l.cli.table import table
     from r3l.evaluation import stored_runs
     from r3l.report.reproduction import reproduction
-    from r3l.report.tables import Selection
     from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
     from r3l.workflow.resources import check_profile
@@ -115,9 +114,10 @@ def run(
     tables = plan.tables()
     for path in map(Path, files):
         if path.suffix == ".csv" and path.stem in tables and not as_json:
-            table = tables[path.stem]
-            own = [RESULTS / key / EVALUATION for key in plan.runs(config, table)]
-            print_table(table, Selection(None, config.rows(table), own), seeds_planned=len(config.seeds))
+            spec = tables[path.stem]
+            own = [RESULTS / key / EVALUATION for key in plan.runs(config, spec)]
+            methods = ",".join(config.rows(spec))
+            table(path.stem, own, method=methods, seeds_planned=len(config.seeds))
     text = _closing(made, compared, time.monotonic() - began, runs, config)
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
 

@@ -151,14 +151,14 @@ def add(
 
     Example: `r3l stored add --results results`
     """
-    from r3l.evaluation import stored_runs
+    from r3l.evaluation import storing
     from r3l.runs.run_paths import find_runs
 
     target = out or KEPT
-    tunings = stored_runs.store_tunings(results, target)
-    probes = stored_runs.store_probes(results, target)
+    tunings = storing.store_tunings(results, target)
+    probes = storing.store_probes(results, target)
     runs = find_runs(results, may_be_none=bool(tunings or probes))
-    written = stored_runs.store([path.parent for path in runs], results, target)
+    written = storing.store([path.parent for path in runs], results, target)
     content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
     content["probes"] = [str(path) for path in probes]
     also = f", {len(tunings)} tunings" if tunings else ""

@@ -28,8 +28,6 @@ from r3l.core.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:
     from r3l.report.table import Table
-    from r3l.report.tables import Selection
-    from r3l.workflow.plan import TableConfig
 
 TableFile = Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md next to it.")]
 ProbeFiles = Annotated[list[Path], typer.Argument(help="Files that `r3l probe` wrote.", show_default=False)]
@@ -57,6 +55,11 @@ def table(
     Example: `r3l table table1 --env alfworld --method grpo,r3l --full`
     """
     from r3l.config import names
+    from r3l.report import tables
+    from r3l.report.frame import read_runs
+    from r3l.report.full_table import full_table
+    from r3l.report.table import write
+    from r3l.runs.run_paths import find_further
     from r3l.workflow import plan
 
     known = {*names("tables"), *SUBCOMMANDS}
@@ -65,7 +68,37 @@ def table(
     spec, selection = plan.table_config(name), selection_of(env, method, runs)
     if full and spec.kind != "scores":
         raise ConfigError(f"--full: {name} is a table of {spec.kind}, not of scores; leave the option out")
-    print_table(spec, selection, results, out, tier, seeds_planned, empty, full, as_json)
+    config = plan.load(plan.workflow_content(tier))
+
+    # Read the runs, with their scores on question sets if the table has such columns, and keep those that it
+    # shows. A tier's planned rows, and published numbers, need no run.
+    may_be_none = tier is not None or spec.kind == "published"
+    paths = found(selection.runs, results, may_be_none)
+    if spec.question_sets:
+        further = [one for path in paths for one in find_further(path.parent)]
+        paths = [*dict.fromkeys([*paths, *further])]  # a run may be named by its score on a question set
+    every = read_runs(paths, selection.runs)
+    of_tier = every[every.tier == tier] if tier else every
+    shown, methods = tables.selected(of_tier, spec, config, selection)
+    if not len(shown) and not may_be_none:
+        where = " or ".join(map(str, results or ([] if selection.runs else [RESULTS])))
+        envs = ", ".join(selection.envs or config.columns(spec))
+        raise DataError(f"no run under {where} belongs to {name} ({envs})")
+
+    # Make its rows and both layouts; the files have the paper's.
+    built = tables.build(
+        spec,
+        shown,
+        methods,
+        len(config.seeds) if seeds_planned is None else seeds_planned,
+        config.tier,
+        config.benches(spec) if tier and not selection.envs else (),
+        empty or tier is not None,
+    )
+    if out:
+        write(built.flat, built.printed, out)
+    in_full = full and built.rows.seeds_done.any()
+    print_shown({"rows": built.flat}, as_json, full_table(built.rows) if in_full else built.printed)
 
 
 def budget(
@@ -238,57 +271,3 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "teachers": teachers,
     "feedback_per_token": feedback_per_token,
 }
-
-
-def print_table(
-    spec: TableConfig,
-    selection: Selection,
-    results: list[Path] | None = None,
-    out: Path | None = None,
-    tier: str | None = None,
-    seeds_planned: int | None = None,
-    empty: bool = False,
-    full: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Print a table of configs/tables, made from the named runs and from all runs under ``results``.
-
-    ``empty``: also show rows and columns without runs, as a ``tier`` always does. ``full``: print every row
-    of scores, if one has a run, instead of the paper's layout. ``out``: a .csv file to write, with .tex and
-    .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
-    table's kind is ``published``.
-    """
-    from r3l.report import tables
-    from r3l.report.frame import read_runs
-    from r3l.report.full_table import full_table
-    from r3l.report.table import write
-    from r3l.runs.run_paths import find_further
-    from r3l.workflow import plan
-
-    # Read the runs, with their scores on question sets if the table has such columns, and keep those that it
-    # shows.
-    config = plan.load(plan.workflow_content(tier))
-    may_be_none = tier is not None or spec.kind == "published"
-    paths = found(selection.runs, results, may_be_none)
-    if spec.question_sets:
-        further = [one for path in paths for one in find_further(path.parent)]
-        paths = [*dict.fromkeys([*paths, *further])]  # a run may be named by its score on a question set
-    runs = read_runs(paths, selection.runs)
-    runs, methods = tables.selected(runs[runs.tier == tier] if tier else runs, spec, config, selection)
-    if not len(runs) and not may_be_none:
-        where = " or ".join(map(str, results or ([] if selection.runs else [RESULTS])))
-        envs = ", ".join(selection.envs or config.columns(spec))
-        raise DataError(f"no run under {where} belongs to {spec.table} ({envs})")
-    built = tables.build(
-        spec,
-        runs,
-        methods,
-        len(config.seeds) if seeds_planned is None else seeds_planned,
-        config.tier,
-        config.benches(spec) if tier and not selection.envs else (),
-        empty or tier is not None,
-    )
-    if out:
-        write(built.flat, built.printed, out)
-    in_full = full and built.rows.seeds_done.any()
-    print_shown({"rows": built.flat}, as_json, full_table(built.rows) if in_full else built.printed)

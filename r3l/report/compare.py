@@ -18,7 +18,7 @@ from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, Verdict
 from r3l.stats.comparison import compare as compare_effects
-from r3l.stats.intervals import Interval, seed_interval
+from r3l.stats.intervals import Interval, t_interval
 
 BUDGET = {
     "rollouts": "rollouts",
@@ -133,8 +133,8 @@ def compare(
                     budget[name] = spent / compared if compared else None
                 row = replace(
                     row,
-                    ours=seed_interval(ours_S_T),
-                    theirs=seed_interval(theirs_S_T),
+                    ours=t_interval(ours_S_T.mean(axis=1)),
+                    theirs=t_interval(theirs_S_T.mean(axis=1)),
                     effect=Effect.paired(ours_S_T, theirs_S_T),
                     budget=budget,
                     warnings=setting_warnings(common.iloc[0], twins.iloc[0]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -118,6 +118,7 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
     return of_name
 
 
+@dataclass(frozen=True)
 class Reference:
     """Published numbers to compare a table of ours with, looked up by model, benchmark and label.
 
@@ -126,10 +127,8 @@ class Reference:
     (train.sync_interval=5)``, unless it has a name of its own.
     """
 
-    def __init__(self, rows: Sequence[Published] = (), names: Mapping[str, str] | None = None) -> None:
-        self.rows = list(rows)
-        self.names = dict(names or {})
-        self._by_label = {(row.backbone, row.benchmark, row.label, row.metric): row for row in rows}
+    rows: Sequence[Published] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def label(self, method: str, label: str) -> str:
         """The published name of our ``method``; ``label``, its printed name, if it has no other."""
@@ -144,8 +143,9 @@ class Reference:
         ``label``: published name of the method, with its setting in brackets (:meth:`label`). Default
         metrics: the score, which is success, or reward with partial credit.
         """
-        keys = ((backbone(model), benchmark, label, metric) for metric in metrics or SCORES)
-        return next((self._by_label[key] for key in keys if key in self._by_label), None)
+        wanted = (backbone(model), benchmark, label)
+        found = {row.metric: row for row in self.rows if (row.backbone, row.benchmark, row.label) == wanted}
+        return next((found[metric] for metric in metrics or SCORES if metric in found), None)
 
 
 PaperVerdict = Literal["within interval", "outside", "not comparable", "incomplete"]

@@ -27,7 +27,7 @@ from r3l.report.frame import (
 from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
 from r3l.stats.comparison import Comparison, Effect, compare
-from r3l.stats.intervals import Interval, seed_interval
+from r3l.stats.intervals import Interval, t_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 CONSTANT_ANSWER_LABEL = "Constant answer"  # printed instead of a method's name
@@ -148,7 +148,7 @@ def _row(
     """
     # The cell of a table: the mean over seeds of each seed's mean over tasks, with its interval.
     first, done = seeds.iloc[0], len(seeds)
-    success = seed_interval(scores_S_T(seeds))
+    success = t_interval(scores_S_T(seeds).mean(axis=1))
 
     # Further columns: what was played, who taught, what training cost.
     episodes = int(seeds.episodes.sum())
@@ -177,7 +177,7 @@ def _row(
     # Compared in the published metric, which on WebShop and ScienceWorld is a mean reward, not success.
     label = reference.label(first.method, first.label)
     number = reference.get(first.model, first.benchmark, label) if first.group == ALL else None
-    measured = seed_interval(scores_S_T(seeds, number.metric)) if number else success
+    measured = t_interval(scores_S_T(seeds, number.metric).mean(axis=1)) if number else success
     return row | against(number, first.tier, measured, done, planned_seeds)
 
 

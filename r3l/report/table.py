@@ -4,7 +4,7 @@ prints it), Markdown, LaTeX (pandas, booktabs), CSV. HTML: r3l.report.html."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ DIGITS = 4  # of a number in a csv file
 # Where numbers may continue on the next line: before an interval, then between its bounds.
 BREAKS = (re.compile(r" (?=±|[\[(][^\])]*\d)"), re.compile(r"(?<=,) | (?=to )"))
 GAP = 2  # characters between two columns
+INDENT = 2  # characters before a row below the title of its section
 # An underscore within a word is no markup.
 MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")
 LATEX = str.maketrans(
@@ -185,32 +186,33 @@ class Table:
         while sum(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
             _, last = max((column.drop, k) for k, column in enumerate(table.columns) if k)
             table = replace(table, columns=[column for k, column in enumerate(table.columns) if k != last])
-        kept = table.names
-        left_out = [name for name in self.names if name not in kept]
+        kept = [column.name for column in table.columns]
+        left_out = [column.name for column in self.columns if column.name not in kept]
 
         # The widest columns give way first, down to their longest word.
         widths = _widths(table, wrapped=False)
         while sum(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
 
-        def lines(rows: Iterable[Sequence[Cell]]) -> rich.Table:
-            shown = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
-            for column, width in zip(table.columns, widths, strict=True):
-                shown.add_column(justify=column.side, width=width - GAP, overflow="fold")
-            for row in rows:
-                shown.add_row(*(_plain(cell.text, "bold" if cell.bold else "") for cell in row))
-            return shown
-
-        indent = "  " if table.titled else ""
+        # Names of columns, a rule, then the sections: each a table of the same widths, for rich's cells cannot
+        # span columns as a title does.
         if table.title:
             yield _plain(table.title, "bold")
-        yield lines([[Cell(name, bold=True) for name in table.names]])
-        yield _plain("\u2500" * (min(sum(widths), room) - GAP), "dim")
-        for section in table.sections:
+        head = Section("", [{name: Cell(name, bold=True) for name in kept}])
+        for section in [head, *table.sections]:
             if section.title:
                 yield _plain(section.title, "italic")
-            rows = [[row.get(name, EMPTY) for name in table.names] for row in section.rows]
-            yield lines([[replace(row[0], text=indent + row[0].text), *row[1:]] for row in rows])
+            lines = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+            for column, width in zip(table.columns, widths, strict=True):
+                lines.add_column(justify=column.side, width=width - GAP, overflow="fold")
+            for row in section.rows:
+                cells = [row.get(name, EMPTY) for name in kept]
+                if table.titled and section is not head:
+                    cells[0] = replace(cells[0], text=" " * INDENT + cells[0].text)
+                lines.add_row(*(_plain(cell.text, "bold" if cell.bold else "") for cell in cells))
+            yield lines
+            if section is head:
+                yield _plain("\u2500" * (min(sum(widths), room) - GAP), "dim")
         yield from map(_plain, table.notes)
         if left_out:
             yield _plain(f"Left out at {options.max_width} columns: {', '.join(left_out)} (all: --json).")
@@ -257,7 +259,7 @@ def _plain(text: str, style: str = "") -> Text:
 def _widths(table: Table, wrapped: bool) -> list[int]:
     """The characters that each column takes for its longest line, and the gap after it; ``wrapped``: for its
     longest word where it holds text. A heading always wraps."""
-    indent = 2 if table.titled else 0
+    indent = INDENT if table.titled else 0
     widths = []
     for place, column in enumerate(table.columns):
         texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]

@@ -66,15 +66,6 @@ def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
     return half
 
 
-def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean of a seeds x tasks matrix, with the t-interval over its seed means.
-
-    The bounds are None if there are fewer than MIN_SEEDS seeds. Raises ValueError for no or non-finite
-    scores.
-    """
-    return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
-
-
 def wilson_interval(rate: float, tasks: int) -> Interval:
     """Success rate of one run over ``tasks`` (at least one) tasks, with Wilson's 95 % interval.
 

@@ -10,7 +10,7 @@ import pytest
 
 from r3l.config import Run
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.evaluation import stored_runs
+from r3l.evaluation import storing
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify, verify_all
 from r3l.files.digests import SUMS
@@ -184,7 +184,7 @@ def test_so_is_one_whose_files_have_the_other_name_too(copy, tmp_path):
 
 READERS = [
     lambda run_dirs, tmp_path: verify_all(run_dirs),
-    lambda run_dirs, tmp_path: stored_runs.store(run_dirs, tmp_path / "results", tmp_path / "stored"),
+    lambda run_dirs, tmp_path: storing.store(run_dirs, tmp_path / "results", tmp_path / "stored"),
     lambda run_dirs, tmp_path: read_runs([run_dir / "evaluation.json" for run_dir in run_dirs]),
 ]
 
@@ -209,7 +209,7 @@ def test_no_tuning_is_stored_that_is_none(tmp_path, content):
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"r3l\.json"):
-        stored_runs.store_tunings(tmp_path / "results", tmp_path / "stored")
+        storing.store_tunings(tmp_path / "results", tmp_path / "stored")
     assert not (tmp_path / "stored").exists()
 
 
@@ -219,17 +219,17 @@ def test_a_probe_is_stored_with_its_attempts(tmp_path):
     probe.parent.mkdir(parents=True)
     probe.write_text('{"commit": "abc-dirty"}')
     with pytest.raises(DataError, match=r"has no webshop_webshop-1\.5m\.attempts\.jsonl next to it"):
-        stored_runs.store_probes(results, out)
+        storing.store_probes(results, out)
     assert not out.exists()
 
     attempts = probe.with_name("webshop_webshop-1.5m.attempts.jsonl")
     attempts.write_text('{"batch": 0}\n')
-    assert stored_runs.store_probes(results, out) == [out / "probe" / probe.name]
+    assert storing.store_probes(results, out) == [out / "probe" / probe.name]
     kept = out / "probe" / f"{attempts.name}.xz"
     assert lzma.decompress(kept.read_bytes()) == attempts.read_bytes()
-    assert stored_runs.store_probes(results, out) == []  # it is there already
+    assert storing.store_probes(results, out) == []  # it is there already
     with pytest.raises(DataError, match="uncommitted changes"):
-        stored_runs.store_probes(results, STORED)
+        storing.store_probes(results, STORED)
 
 
 @pytest.mark.parametrize("what", ["tuning/nano/math", "probe"])
@@ -246,16 +246,16 @@ def test_what_a_killed_command_was_storing_is_removed(tmp_path, what):
     left = out / what / f".a.json.{child.pid}.7.tmp"
     left.parent.mkdir(parents=True)
     left.touch()
-    stored_runs.store_tunings(results, out)
-    stored_runs.store_probes(results, out)
+    storing.store_tunings(results, out)
+    storing.store_probes(results, out)
     assert not left.exists() and len(list((out / what).iterdir())) == (2 if what == "probe" else 1)
     with locked(out), pytest.raises(RunDirectoryError, match="in use by another process"):
-        (stored_runs.store_probes if what == "probe" else stored_runs.store_tunings)(results, out)
+        (storing.store_probes if what == "probe" else storing.store_tunings)(results, out)
 
 
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     results, out = tmp_path / "results", tmp_path / "stored"
-    (written,) = stored_runs.store([copy], results, out)
+    (written,) = storing.store([copy], results, out)
     assert {p.name for p in written.iterdir()} >= {
         "manifest.json",
         "result.json",
@@ -265,9 +265,9 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     for name in ("metrics.jsonl", "episodes.jsonl", trajectory_log.FILE):
         assert read_jsonl(written / name) == read_jsonl(copy / name) != []
     before = (written / "episodes.json.xz").read_bytes()
-    assert stored_runs.store([copy], results, out) == []
+    assert storing.store([copy], results, out) == []
     shutil.rmtree(out)
-    stored_runs.store([copy], results, out)
+    storing.store([copy], results, out)
     assert (written / "episodes.json.xz").read_bytes() == before  # equal runs are equal bytes
     rows = read_jsonl(copy / "episodes.jsonl")
     rows[0]["reward"] = 1.0 - rows[0]["reward"]
@@ -277,18 +277,18 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     (copy / "evaluation.json").write_text(json.dumps(evaluation))
     sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
-        stored_runs.store([copy], results, out)
+        storing.store([copy], results, out)
 
 
 def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tmp_path):
     """A folder half-written; and, on a disk that cannot exchange names, an old one that waits to be replaced."""
     results, out = tmp_path / "results", tmp_path / "stored"
-    (written,) = stored_runs.store([copy], results, out)
+    (written,) = storing.store([copy], results, out)
     dead = subprocess.Popen(["true"])
     dead.wait()
     (written.parent / f".seed0.{dead.pid}.7.tmp").mkdir()
     written.rename(written.with_name(".seed0.before"))
-    assert stored_runs.store([copy], results, out) == []  # stored already
+    assert storing.store([copy], results, out) == []  # stored already
     assert [path.name for path in written.parent.iterdir()] == ["seed0"]
     check_signed(written)
 
@@ -296,12 +296,12 @@ def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tm
 def test_two_commands_do_not_write_one_store_at_once(copy, tmp_path):
     refused = pytest.raises(RunDirectoryError, match="stored is in use by another process")
     with locked(tmp_path / "stored"), refused:
-        stored_runs.store([copy], tmp_path / "results", tmp_path / "stored")
+        storing.store([copy], tmp_path / "results", tmp_path / "stored")
     assert not (tmp_path / "stored").exists()
 
 
 def test_a_torn_archive_is_found(copy, tmp_path):
-    (written,) = stored_runs.store([copy], tmp_path / "results", tmp_path / "stored")
+    (written,) = storing.store([copy], tmp_path / "results", tmp_path / "stored")
     packed = written / "episodes.json.xz"
     packed.write_bytes(packed.read_bytes()[:50])
     with pytest.raises(DataError, match="episodes.json.xz changed"):

@@ -14,7 +14,8 @@ What is counted (``Trace``): functions of r3l, envs and baselines that Python ca
 function once; their files; and switches, how often a called function is in another file than the function
 called before it. A comprehension belongs to the function that contains it; a lambda counts. Not counted: what
 runs while a module is imported, torch and other packages, code that numba compiled. Each walk runs in its own
-process, so caches are empty.
+process, so caches in memory are empty; where the cache folder ($R3L_CACHE) lacks the columns of the stored
+runs, `table` also counts how they are unpacked and written there.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
-from r3l.evaluation import stored_runs
+from r3l.evaluation import stored_runs, storing
 from r3l.evaluation.verification import sign
 from r3l.files.paths import ROOT, STORED
 from r3l.runs import provenance
@@ -104,5 +104,5 @@ def test_runs_under_several_versions_of_the_plan_are_one_line(runs):
 
 def test_a_dirty_run_does_not_enter_the_projects_store(runs, tmp_path):
     with pytest.raises(DataError, match="1 of 2 runs were made from a tree with uncommitted changes"):
-        stored_runs.store(runs, tmp_path / "results", STORED)
-    assert len(stored_runs.store(runs, tmp_path / "results", tmp_path / "elsewhere")) == 2
+        storing.store(runs, tmp_path / "results", STORED)
+    assert len(storing.store(runs, tmp_path / "results", tmp_path / "elsewhere")) == 2

@@ -11,7 +11,7 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Shown
 from r3l.report.figures.style import look
 from r3l.report.frame import by_method, common_seeds, groups, scores_S_T
-from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval, wilson_interval
+from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
 from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def scores(shown: Shown) -> Drawn:
             of_group = bench.rows[bench.rows.group == group]
             for y, (method, seeds) in enumerate(by_method(of_group, list(bench.runs)).items()):
                 if len(seeds) > 1:
-                    bar = seed_interval(scores_S_T(seeds))
+                    bar = t_interval(scores_S_T(seeds).mean(axis=1))
                 else:
                     bar = wilson_interval(seeds.success.iloc[0], seeds.episodes.iloc[0])
                 style.interval(ax, y, method, bar, list(seeds.success))
@@ -87,8 +87,9 @@ def differences(shown: Shown) -> Drawn:
             ours, theirs = common_seeds(bench.runs[method], bench.runs[baseline])
             if len(ours):
                 differences_S_T = scores_S_T(ours) - scores_S_T(theirs)
-                bar = seed_interval(differences_S_T) if len(ours) > 1 else t_interval(differences_S_T[0])
-                style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
+                of_seeds_S = differences_S_T.mean(axis=1)
+                bar = t_interval(of_seeds_S if len(ours) > 1 else differences_S_T[0])
+                style.interval(ax, y, method, bar, list(of_seeds_S))
         ax.axvline(0, color=style.GREY, linewidth=0.8)
         ax.set_title(bench.label, loc="left", fontweight="bold")
         ax.set_xlabel("difference in test success")
