@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
+from r3l.envs.adapters.number_spaces import NUMBER_SPACES, described_numbers, read_numbers
 from r3l.envs.base.action_parsers import each_tag_once
 from r3l.envs.base.one_file import FORMAT, OneFileEngine
 from r3l.envs.base.package import Options
@@ -29,7 +29,6 @@ _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # gymnasium's texts mark the player's
 _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
 RESET = "(observation, info), or an object with observation"
 STEP = "(observation, reward, terminated, truncated, info), or an object with observation, reward and done"
-NUMBER_SPACES = ("Box", "MultiBinary", "MultiDiscrete")
 OTHER_SPACES = ("Dict", "Graph", "OneOf", "Sequence", "Tuple")  # have no form in text
 
 
@@ -334,53 +333,6 @@ class TextGame(OneFileEngine):
 def _is_one_of(space: Any, names: Sequence[str]) -> bool:
     """True if a space's class, or a base of it, has one of the names (gymnasium is imported late)."""
     return any(base.__name__ in names for base in type(space).__mro__)
-
-
-def described_numbers(space: Any) -> str:
-    """The numbers of an action in a Box, MultiBinary or MultiDiscrete ``space``, as a text for the model.
-
-    It names one range if all numbers share it ("2 numbers from -1 to 1"), else the range of each in order.
-    Other spaces are not refused here.
-    """
-    low, high = _bounds(space)
-    ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
-    kind = "whole number" if np.issubdtype(space.dtype, np.integer) else "number"
-    if len(ranges) != 1:
-        kind += "s"
-    if len(set(ranges)) == 1:
-        return f"{len(ranges)} {kind} from {ranges[0]}"
-    return f"{len(ranges)} {kind}: {', '.join(ranges)}"
-
-
-def read_numbers(action: str, space: Any) -> np.ndarray | None:
-    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an array of ``space``'s shape and type.
-
-    None if it is no element of ``space``: not numbers, too many or too few, out of range, or not whole; also
-    if one is infinite in ``space``'s type, even if its range has no end.
-    """
-    parts = re.sub(r"[\[\],]", " ", action).split()
-    low, high = _bounds(space)
-    try:
-        values = np.array([float(part) for part in parts])
-    except ValueError:
-        return None
-    if values.shape != low.shape or not np.all((low <= values) & (values <= high)):
-        return None
-    if np.issubdtype(space.dtype, np.integer) and np.any(values != np.round(values)):
-        return None
-    with np.errstate(over="ignore"):
-        array = values.astype(space.dtype).reshape(space.shape)
-    return array if space.contains(array) and np.all(np.isfinite(array)) else None
-
-
-def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(lowest, highest) of each number in a space, in one dimension."""
-    if hasattr(space, "nvec"):
-        return space.start.ravel(), (space.start + space.nvec - 1).ravel()
-    if hasattr(space, "low"):
-        return space.low.ravel(), space.high.ravel()
-    size = int(np.prod(space.shape))
-    return np.zeros(size), np.ones(size)
 
 
 def uncoloured(text: str) -> str:

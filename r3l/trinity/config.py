@@ -9,25 +9,22 @@ It has every key whose default would change results, or has changed between the 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from r3l.config import ClusterConfig, Run, build_method, environment_of, find_model, locate, variant
+from r3l.config import ClusterConfig, Run, build_method, find_model, locate, variant
 from r3l.core.errors import ConfigError
 from r3l.core.method import Method
-from r3l.core.task import Task, tasks_of_step, with_occurrences
-from r3l.files.json_files import rewrite_jsonl
 from r3l.trinity.sizes import (
     cluster_of,
     experiences_per_step,
     planned_model,
     tokens_per_gpu,
 )
+from r3l.trinity.tasksets import TASK_KEY, write_tasksets
 
 VERSION = "0.6.0"  # of Trinity-RFT; keys differ between versions, and unknown keys are errors
 WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
@@ -41,8 +38,6 @@ MISMATCH_SUM = "logprob_mismatch/sum"
 MISMATCH_TOKENS = "logprob_mismatch/tokens"
 MISMATCH_MAX = "logprob_mismatch/max"
 FLASH = "flash_attention_2"  # verl's default
-TASK_KEY = "id"  # keys of a row of the task sets
-OCCURRENCE = "occurrence"
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
 RUNNERS = 4  # processes on a CPU; our choice: sampling is faster the more requests share a batch
 EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
@@ -182,33 +177,6 @@ def write_inputs(run: Run, place: Place) -> None:
         # Drawn from the run's seed: Trinity's own adapter would be drawn without a seed.
         lora.write_start(place.adapter, run.lora, run.seed, checkpoint.find(run.model))
     write_tasksets(run, place.tasks)
-
-
-def write_tasksets(run: Run, folder: Path) -> None:
-    """Write the run's task sets as JSONL files into ``folder``, a row ``{"id", "occurrence"}`` per task.
-
-    train.jsonl has the tasks of all steps in training order; SPLIT.jsonl an evaluation's task set.
-    """
-    package = environment_of(run.env)
-    tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
-    rewrite_jsonl(folder / "train.jsonl", task_rows(run))
-    for split, tasks in tested.items():
-        rewrite_jsonl(folder / f"{split}.jsonl", [_row(task) for task in tasks])
-
-
-def task_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """Rows of train.jsonl: ``{"id", "occurrence"}`` of every task drawn, in the local engine's order.
-
-    ``occurrence``: how often the task was drawn before in its step.
-    """
-    tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
-    for step in range(1, run.train.steps + 1):
-        of_step = tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step)
-        yield from map(_row, with_occurrences(of_step, Counter()))
-
-
-def _row(task: Task) -> dict[str, Any]:
-    return {TASK_KEY: task.id, OCCURRENCE: task.occurrence}
 
 
 def algorithm_name(method: str, reference: bool = False) -> str:

@@ -30,10 +30,10 @@ from r3l.processes.barrier import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs import steps
 from r3l.runs.session import finished_share, rollout_context
-from r3l.trinity.config import OCCURRENCE, TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 from r3l.trinity.scoring import score
+from r3l.trinity.tasksets import OCCURRENCE, TASK_KEY
 
 POLL = 0.05  # seconds between two queries for new weights; our choice
 SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice

@@ -20,10 +20,10 @@ from r3l.core.task import tasks_of_step
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.paths import ROOT
 from r3l.trinity import job
-from r3l.trinity.config import task_rows
 from r3l.trinity.engine import metrics_of, reconcile, train
 from r3l.trinity.job import reported, reset_to
 from r3l.trinity.processes import Ray, TrinityEnvironment, _running
+from r3l.trinity.tasksets import task_rows
 from r3l.trinity.tinker import Tinker
 
 

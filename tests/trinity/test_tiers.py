@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from r3l.config import resolve, trains
-from r3l.trinity.config import Place, trinity_config, write_tasksets
+from r3l.trinity.config import Place, trinity_config
+from r3l.trinity.tasksets import write_tasksets
 from r3l.workflow import plan
 
 PLACE = Place(Path("runs"), Path("tasks"))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from program import run as program
-from r3l.envs.adapters.gymnasium import GameArguments, TextGame, read_numbers
+from r3l.envs.adapters.gymnasium import GameArguments, TextGame
+from r3l.envs.adapters.number_spaces import read_numbers
 
 import r3l
 from r3l.config import environment_of
