@@ -206,11 +206,17 @@ def every_claim(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
     rows = [row for row in rows if row.claim.family is claims.Family.PAPER]
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
+    most: dict[str, int] = {}  # training seeds of a claim, in the environment with most
+    for row in rows:
+        if row.over == "seeds":
+            most[row.claim.id] = max(row.count, most.get(row.claim.id, 0))
+    names = {row.claim.id: claims_table.sentence(row.claim) for row in rows}
+    names |= {claim: f"{names[claim]} ({n} seeds)" for claim, n in most.items() if 0 < n < SEEDS}
     own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
     for row in rows:
         if row.claim.id in decided:
             cells = own if row.bench[0] == of_plan.tier else published
-            cells.setdefault(claims_table.sentence(row.claim), {})[row.label] = (
+            cells.setdefault(names[row.claim.id], {})[row.label] = (
                 claims_table.in_short(row) if row.count else ""
             )
     left_open = [row.claim for row in rows if row.claim.id in tested - decided]
