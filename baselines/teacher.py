@@ -12,6 +12,7 @@ from typing import Literal
 
 from r3l.baselines.critique import criticise
 
+from r3l.core.errors import ConfigError
 from r3l.core.method import MethodSettings, TeacherWeights
 from r3l.core.option import option
 from r3l.core.policy import Completion
@@ -61,8 +62,14 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
 
     A hint is the actions of a solved sibling, the first other rollout of the task that succeeds (SDPO), or
     feedback on its failure. ``ctx.counters`` counts hints by source (``teacher/by_...``). Returns all N
-    rollouts; the engine scores them in their teachers' contexts later.
+    rollouts; the engine scores them in their teachers' contexts later. Raises ConfigError if ``settings``
+    lack the options of TeacherSettings.
     """
+    if not isinstance(settings, TeacherSettings):
+        raise ConfigError(
+            f"play_taught needs to know what the teacher sees, and {type(settings).__name__} does not say it: "
+            "derive it from TeacherSettings too (r3l.baselines.teacher)"
+        )
     # Play first: a rollout's hint may come from any other one of its task.
     episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))
     solved = [episode.trajectory for episode in episodes if episode.trajectory.success]

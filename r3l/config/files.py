@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -134,7 +137,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
         raise ConfigError(unknown(kind[:-1], name, known) + hint)
 
     # The first folder that has it; the name inside must be the file's.
-    path = next(path for path in (path, *(folder / f"{name}.yaml" for folder in own)) if path.is_file())
+    path = _path(kind, name)
     content = path.read_bytes()
     if (model, path, content) not in _VALIDATED:
         _VALIDATED[model, path, content] = validate(model, read_yaml(path, content), str(path))
@@ -145,6 +148,18 @@ def load(kind: str, name: str, model: type[M]) -> M:
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
         )
     return config
+
+
+def _path(kind: str, name: str) -> Path:
+    """The file ``<name>.yaml`` of ``kind``: the package's, else that of the first user's folder with it."""
+    packaged = paths.CONFIGS / kind / f"{name}.yaml"
+    own = [folder / f"{name}.yaml" for folder in own_folders(kind)]
+    return next((path for path in (packaged, *own) if path.is_file()), packaged)
+
+
+def shown_path(kind: str, name: str) -> str:
+    """The file ``<name>.yaml`` of ``kind`` as texts name it: ``configs/methods/grpo.yaml``, or a user's path."""
+    return str(_path(kind, name)) if is_own(kind, name) else f"configs/{kind}/{name}.yaml"
 
 
 def find_class(kind: str, code: str) -> Any:
@@ -173,7 +188,37 @@ def find_class(kind: str, code: str) -> Any:
         raise ConfigError(
             f"{kind[:-1]} code {code!r} cannot be found: module {module!r} has no class {name!r}"
         )
+    if top != "r3l":
+        _refuse_misspelled(sys.modules[module])
     return found
+
+
+def _refuse_misspelled(module: ModuleType) -> None:
+    """Refuse a public function of a user's class whose name is nearly one that r3l calls, such as ``explor``.
+
+    It would never be called, and what it should replace would run without a word. A function that other code
+    of the file mentions is a helper. Raises ConfigError.
+    """
+    mentioned = set(re.findall(r"\.(\w+)", inspect.getsource(module)))
+    for cls in vars(module).values():
+        if not inspect.isclass(cls) or cls.__module__ != module.__name__:
+            continue  # imported into the file
+        known: set[str] = set()  # public functions of the classes of r3l that it is derived from
+        for base in cls.__mro__[1:]:
+            if base.__module__.startswith("r3l."):
+                known |= {name for name in _functions(base) if not name.startswith("_")}
+        own = _functions(cls)
+        for name in sorted(own - known - mentioned):
+            if close := get_close_matches(name, sorted(known - own), n=1, cutoff=0.85):
+                raise ConfigError(
+                    f"{module.__file__}: {cls.__name__}.{name} is never called: r3l knows no function of this "
+                    f"name (did you mean {close[0]!r}?). Rename it; a helper of yours may begin with '_'"
+                )
+
+
+def _functions(cls: type) -> set[str]:
+    """Names of the functions that the class itself defines."""
+    return {name for name, value in vars(cls).items() if inspect.isfunction(value)}
 
 
 def validate(model: type[M], values: Any, where: str) -> M:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
-from r3l.config.files import Label, Strict, explain, find_class, load, names
+from r3l.config.files import Label, Strict, explain, find_class, load, names, shown_path
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
@@ -196,7 +196,7 @@ def method_files(name: str) -> list[MethodConfig]:
     if not config.code:
         if not below:
             raise ConfigError(
-                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+                f"{shown_path('methods', name)}: key 'code' is missing; name module:Class, or extend a method"
             )
         config = config.model_copy(update={"code": below[-1].code})
     return [*below, config]

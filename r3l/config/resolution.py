@@ -30,7 +30,18 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from r3l.config.environment import EnvConfig, EnvSettings, environment_of
-from r3l.config.files import OWN, find_class, flat, is_own, key_paths, load, names, own_folders, validate
+from r3l.config.files import (
+    OWN,
+    find_class,
+    flat,
+    is_own,
+    key_paths,
+    load,
+    names,
+    own_folders,
+    shown_path,
+    validate,
+)
 from r3l.config.method import (
     RATE,
     ProfileName,
@@ -232,19 +243,19 @@ def layers_of(
             of_run = key if "." in key else f"{METHOD}{key}"
             values[of_run] = value
             sources[of_run] = source
-        below.append(Layer(f"configs/methods/{file.method}.yaml", values, sources))
+        below.append(Layer(shown_path("methods", file.method), values, sources))
     # A tuned learning rate was chosen for the profile paper and the usual base checkpoint.
     is_tuned = tuned and profile == "paper" and base == usual
     rate = tuned_rate(row, tier, env) if is_tuned else None
     if rate:
-        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
+        below.append(Layer(shown_path("methods", rate.file), {RATE: rate.rate}, rate.source))
     return row, [*below, *above]
 
 
 def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> list[Layer]:
     """The layers of a file of configs/envs: settings in ``tier``, changes to the tier, and the profile."""
     # The profile comes last: its options and task sets are on top of the tier's own.
-    path = f"configs/envs/{config.env}.yaml"
+    path = shown_path("envs", config.env)
     own = config.in_tier(tier)
     settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
     values: dict[str, Any] = {"env_settings": settings}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r3l.config.files import shown_path
 from r3l.config.method import RATE, Variant
 from r3l.config.run import Run
 from r3l.config.tier import TuningConfig
@@ -51,6 +52,6 @@ def validation_task_set(run: Run) -> str:
     if run.env_settings.validation_task_set is None:
         raise ConfigError(
             f"{run.env} has no validation task set in tier {run.tier}, and a rate is never chosen on the "
-            f"test task set: add validation_task_set under tiers.{run.tier} in configs/envs/{run.env}.yaml"
+            f"test task set: add validation_task_set under tiers.{run.tier} in {shown_path('envs', run.env)}"
         )
     return run.env_settings.validation_task_set

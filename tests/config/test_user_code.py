@@ -11,7 +11,9 @@ from start_models import cell
 
 import r3l
 from r3l.config import build_method, resolve
+from r3l.config.files import shown_path
 from r3l.config.user_code import changed_files, user_code
+from r3l.core.errors import ConfigError
 from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
@@ -51,20 +53,16 @@ def test_the_method_of_the_page_centres_rewards_alone(tmp_path, monkeypatch):
 def test_the_teacher_of_the_page_reads_feedback_and_corrects_advantages(tmp_path, monkeypatch):
     """Method and config as the page has them, trained for two steps."""
     page = blocks(ROOT / "docs/extending.md")
-    (code,), (config,) = (
-        [block for block in page if words in block] for words in ("class Coach(", "method: coach")
+    (code,), (config,), (by_hand,) = (
+        [block for block in page if words in block]
+        for words in ("class Coach(", "method: coach", "def test_advantages")
     )
     (tmp_path / "coach.py").write_text(code)
     (tmp_path / "coach.yaml").write_text(config)
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
 
-    method = build_method(resolve("nano", "math", "coach", 0))
-    trajectories = [make_trajectory(1, reward) for reward in (1, 0)]
-    trajectories[1].set_teacher_logprobs([n + 0.5 for turn in trajectories[1].turns for n in turn.logprobs])
-    solved, failed = method.advantages(Group(trajectories[0].task, trajectories))
-    sampled = trajectories[0].response_mask() > 0
-    assert solved[sampled] == pytest.approx(2**-0.5, abs=1e-5)  # (1 - 0.5) / sqrt(0.5)
-    assert failed[sampled] == pytest.approx(-(2**-0.5) + 0.1 * 0.5, abs=1e-5)
+    (tmp_path / "test_coach.py").write_text(by_hand)
+    assert pytest.main(["-q", "-p", "no:cacheprovider", "-n0", str(tmp_path / "test_coach.py")]) == 0
 
     step = {"train.steps": 2, "train.tasks_per_step": 2, "workers": 0}
     for metrics in read_jsonl(
@@ -74,6 +72,53 @@ def test_the_teacher_of_the_page_reads_feedback_and_corrects_advantages(tmp_path
         assert metrics["critique/by_environment"] + metrics.get("critique/by_model", 0) == failures
         assert 0 < metrics["teacher/contexts"] == metrics["teacher/with_feedback"] <= failures
         assert metrics["tokens/scored"] > 0
+
+
+def write_method(folder, name, body):
+    """A method in ``folder``: GRPO with the class body ``body``, a list of lines."""
+    lines = "\n".join(f"    {line}" for line in body)
+    (folder / f"{name}.py").write_text(
+        f"from r3l.baselines.grpo import GRPO\n\n\nclass Mine(GRPO):\n{lines}\n"
+    )
+    config = f"method: {name}\nlabel: {name}\ncode: '{name}:Mine'\nsettings: {{}}\nsources: {{}}\n"
+    (folder / f"{name}.yaml").write_text(config)
+
+
+def test_the_source_of_a_setting_is_the_users_file(mine):
+    assert shown_path("methods", "mine") == str(mine / "mine.yaml")
+    assert shown_path("methods", "grpo") == "configs/methods/grpo.yaml"
+
+
+def test_a_misspelled_hook_is_refused(tmp_path, monkeypatch):
+    """It would never be called: the method would train plain GRPO without a word."""
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    body = ["async def explor(self, task, ctx):", "    return []"]
+    write_method(tmp_path, "misspelled", body)
+    with pytest.raises(ConfigError, match=r"misspelled\.py.*Mine\.explor is never called.*'explore'"):
+        resolve("nano", "math", "misspelled", 0)
+    # A helper that another function of the file calls, and one with a name of its own, are no such hooks.
+    body = ["def advantage(self, group):", "    return 0.0", "def describe_all(self):", "    return 1"]
+    body += ["def advantages(self, group):", "    return [self.advantage(group) for _ in group.trajectories]"]
+    write_method(tmp_path, "helpers", body)
+    assert resolve("nano", "math", "helpers", 0).method == "helpers"
+
+
+def test_a_misspelled_part_of_an_environment_is_refused(mine):
+    code = (mine / "guess.py").read_text()
+    (mine / "guess2.py").write_text(code.replace("def good_actions(", "def good_action("))
+    (mine / "guess2.yaml").write_text((mine / "guess.yaml").read_text().replace("guess", "guess2"))
+    with pytest.raises(ConfigError, match=r"good_action is never called.*'good_actions'"):
+        run(env="guess2")
+
+
+def test_a_teacher_needs_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    body = ["async def explore(self, task, ctx):", "    from r3l.baselines.teacher import play_taught"]
+    body += ["    return [await play_taught(ctx, task, self.settings)]"]
+    write_method(tmp_path, "untaught", body)
+    settings = {"train.steps": 1, "train.tasks_per_step": 1, "workers": 0}
+    with pytest.raises(ConfigError, match="GRPOSettings.*derive it from TeacherSettings"):
+        r3l.train("math", "untaught", settings=settings, run_dir=tmp_path / "run")
 
 
 def run(method="mine", env="guess"):

@@ -108,7 +108,8 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
                 )
         real = (row["parameters"] or 0) >= REAL
         marker = "D" if real else "s" if row["part"] == UNSEEN else "o"
-        dot = {"markerfacecolor": "white" if _misled(row) else colour, "markeredgecolor": colour}
+        fill = "white" if _misled(row) else colour
+        dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": colour}
         if row["part"] == UNSEEN:  # its cells are many, and named in the table
             ax.plot(x, y, marker, markersize=4, **dot)
             continue
@@ -116,7 +117,7 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
         ax.plot(x, y, marker, markersize=7.5, zorder=3, **dot)
         # White on the dark half of the colours, black on the light half.
         ink = "white" if row["base_success"] < sum(LIMITS) / 2 else "black"
-        place = {"ha": "center", "va": "center_baseline", "zorder": 4}
+        place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "zorder": 4}
         ax.annotate(str(number), (x, y), fontsize=5.5, color=ink, **place)
     ax.set(title=TITLES[name], xlabel="guided minus fresh, base checkpoint")
     ax.grid(axis="both")
@@ -125,4 +126,4 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
 
 def _misled(row: Comparison) -> bool:
     """Whether some of the reflections that R3L was trained with were wrong on purpose."""
-    return row["feedback_corruption"] > 0
+    return bool(row["feedback_corruption"] > 0)
