@@ -81,6 +81,17 @@ def after_thought(text: str) -> str:
     return split_thought(text).after or ""
 
 
+def without_thoughts(text: str) -> str:
+    """The text outside all thoughts of a response, as the next prompt has it; one that was cut off goes too."""
+    kept = ""
+    found = split_thought(text)
+    while found.thought is not None:
+        kept += found.before
+        text = found.after or ""
+        found = split_thought(text)
+    return kept + text
+
+
 def with_opening(text: str) -> str:
     """``text``, with <think> put before it if it has </think> but no <think> (the template wrote that)."""
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text

@@ -8,6 +8,7 @@ through r3l.endpoint.connection. The key is read from the environment and appear
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import re
@@ -47,8 +48,9 @@ class Endpoint:
     ``repeated/REASON``: attempts that failed and were repeated or given up; ``shortened``: responses for
     which the server had less room than requested; ``overlong``: responses of more tokens than requested;
     ``cut_short``: responses that the server cut off below that; ``cut_prompts``: prompts that it cut;
-    ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without token counts;
-    ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a control token.
+    ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without the number of
+    their tokens; ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a
+    control token.
 
     ``answering``: the models that answers name, in order of appearance; it begins with ``before``, the models
     that answered over earlier connections in the same work. ``wait``: function that returns the seconds
@@ -66,6 +68,7 @@ class Endpoint:
         self.options = options
         self.counts = Counter[str]()
         self.answering = list(before)
+        self._cuts_prompts = False
         self._limit_lock = asyncio.Lock()
         self._limit_is_known = False
         self._limit: int | None = None
@@ -133,7 +136,25 @@ class Endpoint:
         """
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
         body = content | _request(sampling, address)
-        return await self._sample(TokenAnswer, "/completions", body, len(ids))
+        answer = await self._sample(TokenAnswer, "/completions", body, len(ids))
+        if answer.read_tokens and answer.read_tokens < len(ids):
+            self.note_cut_prompt(answer.read_tokens, len(ids))
+        return answer
+
+    def note_cut_prompt(self, read: int, least: int) -> None:
+        """Count a prompt that the server has cut (``cut_prompts``), and log a warning at the first.
+
+        ``read``: tokens that it counts for the prompt; ``least``: that the prompt has at least.
+        """
+        self.counts["cut_prompts"] += 1
+        if not self._cuts_prompts:
+            self._cuts_prompts = True
+            log.warning(
+                "the server counts %d prompt_tokens for a dialog of at least %d: it cuts long prompts, so the "
+                "model does not see all of them. Raise the server's context length (Ollama: "
+                "OLLAMA_CONTEXT_LENGTH, 4096 by default), or lower sampling.max_context to it",
+                *(read, least),
+            )
 
     async def models(self) -> list[str]:
         """Names of the models that /models lists, in its order. Raises ServerError if the request fails."""
@@ -253,7 +274,10 @@ class Endpoint:
 
         # Scores are of one model: warn of the first answer by another one than before.
         if answer.answered_by:
-            name = one_line(answer.answered_by)[:LONGEST_NAME]
+            name = one_line(answer.answered_by)
+            if len(name) > LONGEST_NAME:  # two long ones may differ at their ends: a checkpoint, a version
+                digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+                name = f"{name[: LONGEST_NAME - 9]}~{digest}"
             self.counts[f"{ANSWERED_BY}{name}"] += 1
             if len(self.answering) == 1 and name not in self.answering:
                 log.warning(
@@ -268,12 +292,13 @@ class Endpoint:
         # Count what is wrong with the answer without making it useless.
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
-        if body is not None and answer.counted is None:
+        tokens = answer.response_tokens
+        if body is not None and tokens is None:
             self.counts["uncounted"] += 1
         limit = _requested_tokens(body) if body is not None else 0
-        if limit and answer.counted and answer.counted.response > limit:
+        if limit and tokens is not None and tokens > limit:
             self.counts["overlong"] += 1
-        if limit and answer.counted and answer.was_cut and answer.counted.response < limit:
+        if limit and tokens is not None and answer.was_cut and tokens < limit:
             self.counts["cut_short"] += 1
         return answer
 

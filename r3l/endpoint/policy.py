@@ -11,7 +11,7 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
 from r3l.core.seeds import Address
-from r3l.core.text import Message, after_thought
+from r3l.core.text import END_OF_THOUGHT, Message, without_thoughts
 from r3l.endpoint.options import DialogTooLongError
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ class MessagePolicy:
         self.drops_thoughts = False  # earlier thoughts are not sent back
         self.end_texts = renderer.end_texts if renderer else []
         self._renderer = renderer
-        self._cuts_prompts = False
 
     def open(self) -> MessageConversation:
         """A new, empty dialog."""
@@ -69,23 +68,6 @@ class MessagePolicy:
                 *(read, own),
             )
 
-    def note_cut_prompt(self, read: int, before: int) -> None:
-        """Count a prompt that the server has cut (``cut_prompts``), and log a warning at the first.
-
-        ``read``: tokens that it counts for this prompt; ``before``: for the dialog's previous, shorter one.
-        """
-        self.endpoint.counts["cut_prompts"] += 1
-        if not self._cuts_prompts:
-            self._cuts_prompts = True
-            log.warning(
-                "the server counts %d prompt_tokens, after %d for the same dialog one turn earlier: it "
-                "cuts the beginning of long prompts, so the model does not see all of them. Raise the "
-                "server's context length (Ollama: "
-                "OLLAMA_CONTEXT_LENGTH, 4096 by default), or lower sampling.max_context to it",
-                read,
-                before,
-            )
-
 
 class MessageConversation:
     """A dialog kept as messages, for servers that take no token ids; MessagePolicy.open makes one.
@@ -99,7 +81,8 @@ class MessageConversation:
         self._messages: list[Message] = []
         self._messages_at = [0]  # messages after each response
         self._left: list[Completion] = []  # lines of the last response that are not read yet
-        self._read = (0, 0)  # characters and tokens of the last prompt
+        self._grown = (0, 0)  # words of the last prompt, and the tokens that it has at least
+        self._grown_at = [self._grown]  # the same before each response
 
     def add(self, message: Message) -> None:
         """Append a message of the user or system; unread lines of the last response are dropped."""
@@ -130,6 +113,8 @@ class MessageConversation:
         twin = type(self)(self._policy)
         twin._messages = self._messages[: self._messages_at[turns]]
         twin._messages_at = self._messages_at[: turns + 1]
+        twin._grown_at = self._grown_at[: turns + 1]
+        twin._grown = twin._grown_at[-1]
         return twin
 
     def restarted(self) -> Self:
@@ -156,15 +141,16 @@ class MessageConversation:
         if answer.is_respelled:
             self._policy.drops_thoughts = True
 
-        # A dialog only grows, so a prompt that the server counts as no longer than the one before has been
-        # cut. (A prompt that ends with a part of a response may shrink: its template can drop the thought
-        # later.)
+        # A dialog only grows, and each of its words is a token at least, so a prompt of fewer tokens has been
+        # cut. Thoughts do not count, since templates drop them. (A prompt that ends with a part of a response
+        # may shrink: its thought is dropped later.)
         if read and messages[-1].role != "assistant":
-            characters = sum(len(message.content) for message in messages)
-            characters_before, read_before = self._read
-            if characters > characters_before and read <= read_before:
-                self._policy.note_cut_prompt(read, read_before)
-            self._read = (characters, read)
+            words_before, least = self._grown
+            words = sum(len(m.content.rpartition(END_OF_THOUGHT)[2].split()) for m in messages)
+            least += words - words_before
+            if read < least:
+                self._policy.endpoint.note_cut_prompt(read, least)
+            self._grown = (words, max(read, least))
 
         # The dialog ends where a local one would: whether it fits is known only now that the server has
         # counted it.
@@ -188,11 +174,12 @@ class MessageConversation:
                 joined.append(message)
         if not self._policy.drops_thoughts:
             return joined
-        return [Message(m.role, after_thought(m.content)) if m.role == "assistant" else m for m in joined]
+        return [Message(m.role, without_thoughts(m.content)) if m.role == "assistant" else m for m in joined]
 
     def _accept(self, completion: Completion) -> Completion:
         self._messages.append(Message("assistant", completion.text))
         self._messages_at.append(len(self._messages))
+        self._grown_at.append(self._grown)
         return completion
 
 

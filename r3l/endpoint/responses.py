@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from r3l.core.policy import FinishReason, Usage
 from r3l.core.text import END_OF_THOUGHT, THOUGHT, well_formed_json, with_think_tags
@@ -61,6 +61,9 @@ _CHOICES = {
 # of 100,000 tokens has as many token ids.
 MOST_VALUES = 500_000
 MOST_CHOICES = 128  # as many as OpenAI gives; one is requested
+# Types of a message's blocks, and the fields with their texts.
+_BLOCKS = ("text", "thinking", "redacted_thinking", "reasoning")
+_TEXTS = ("text", "thinking", "reasoning", "summary")
 MOST_MARKS = 64  # control tokens that are removed from the end of a text
 LONGEST_MARK = 200  # characters of one, with the blanks after it
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -162,6 +165,15 @@ def read_json_of_server(content: bytes) -> Any:
     return json.loads(content.decode(errors="surrogateescape"))
 
 
+def _text_in(part: Any) -> str:
+    """The text in a block of a message, at any depth; "" if it is encrypted (``redacted_thinking``)."""
+    if isinstance(part, dict):
+        part = next((part[key] for key in _TEXTS if key in part), "")
+    if isinstance(part, list):
+        return "".join(map(_text_in, part))
+    return part if isinstance(part, str) else ""
+
+
 class Answer(_Part):
     """Base of all checked responses of a server: the fields that each may have."""
 
@@ -224,6 +236,11 @@ class Answer(_Part):
         """The server's token count of the prompt; None if it gives none."""
         return self.usage.prompt_tokens if self.usage else None
 
+    @property
+    def response_tokens(self) -> int | None:
+        """The server's token count of the response; None if it gives none."""
+        return self.usage.completion_tokens if self.usage else None
+
 
 class _Completion(Answer):
     """Fields of answers that hold a response."""
@@ -248,6 +265,19 @@ class ChatAnswer(_Completion):
             reasoning_content: str | None = None  # of servers that separate the thought from the text
             reasoning: str | None = None  # vLLM's newer name of that field
             tool_calls: list[Any] | None = None
+
+            @model_validator(mode="before")
+            @classmethod
+            def _without_blocks(cls, message: Any) -> Any:
+                """The message with one text and one thought instead of blocks (Mistral, Claude at gateways)."""
+                blocks = message.get("content") if isinstance(message, dict) else None
+                if not isinstance(blocks, list) or not all(
+                    isinstance(block, dict) and block.get("type") in _BLOCKS for block in blocks
+                ):
+                    return message  # checked field by field
+                thought = "".join(_text_in(block) for block in blocks if block["type"] != "text")
+                text = "".join(_text_in(block) for block in blocks if block["type"] == "text")
+                return message | {"content": text} | ({"reasoning": thought} if thought else {})
 
             @property
             def thought(self) -> str:

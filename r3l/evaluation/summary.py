@@ -35,7 +35,7 @@ IRREGULAR = {  # counts of a server's responses, by their keys in evaluation.jso
     "cut_prompts": "answer a prompt whose beginning the server cut (raise its context length)",
     "cut_short": "were cut off by the server before max_tokens",
     "shortened": "may have been cut off, since the server allowed less than max_tokens",
-    "uncounted": "came without the number of their tokens",
+    "uncounted": "came without the number of their tokens, so cuts by the server cannot be seen",
 }
 MOST_MODELS = 5  # named in a warning
 # Above these shares there is a warning; our choice.
@@ -71,10 +71,11 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     if failed:
         others = f"{rate * episodes / (episodes - failed):.3f}" if failed < episodes else "none is left"
         suspect[StopReason.ENV_FAILED] = f"they count as not solved (success of the others: {others})"
-    if requests.get("cut_short"):
-        suspect[StopReason.TRUNCATED] = (
-            "the server cuts responses off before sampling.max_tokens: raise its own limit"
-        )
+    by_server = "the server cuts responses off before sampling.max_tokens: raise the server's own limit"
+    if requests.get("cut_short", 0) >= counts.get(StopReason.TRUNCATED, 0) > 0:
+        suspect[StopReason.TRUNCATED] = by_server
+    elif requests.get("cut_short") or requests.get("uncounted"):
+        suspect[StopReason.TRUNCATED] += f"; or {by_server}"
     score = f"success {rate:.3f} ({interval})"
     if parts:
         score += f"; {parts}"

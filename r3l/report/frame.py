@@ -196,6 +196,11 @@ def _run_columns(
     agent = evaluation.get("agent")
     remarks = [task_set.get("warning"), manifest.get("start_model_warning"), agent and several_models(agent)]
     name = f"{evaluation['method_label']}, seed {evaluation['seed']}"
+    requests = evaluation.get("requests", {})
+    if cut := requests.get("cut_prompts"):
+        remarks.append(
+            f"in the test of {name} the server cut the prompts of {cut} of {requests['requests']} responses"
+        )
     if failed := evaluation["stops"].get("env_failed"):
         remarks.append(
             f"{failed} of {evaluation['episodes']} test episodes of {name} ended by an error in the "

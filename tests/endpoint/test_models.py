@@ -5,6 +5,7 @@ import threading
 from http.server import SimpleHTTPRequestHandler
 
 import pytest
+from chat_requests import ask
 from chat_server import Server, completion, serving
 
 from r3l.endpoint.client import about_model, only_model
@@ -21,6 +22,23 @@ def test_the_only_model_needs_no_name():
     wanted = pytest.raises(ServerError, match="serves a, b; choose with --model NAME")
     with serving(lambda request, before: completion("4"), models=("a", "b")) as (url, _), wanted:
         name(url)
+
+
+def test_long_names_that_differ_at_their_ends_are_two_models(caplog):
+    """The path of a checkpoint, and the version after it."""
+    path = "/data/" + 120 * "x"
+    named = [(f"{path}/step-1", "fp_1"), (f"{path}/step-2", "fp_1"), (f"{path}/step-2", "fp_2")]
+
+    def answer(request, before):
+        status, body = completion("4")
+        return status, body | dict(zip(("model", "system_fingerprint"), named[before], strict=True))
+
+    counts = {}
+    with serving(answer) as (url, _):
+        ask(url, counts, times=3)
+    names = [name for name in counts if name.startswith("answered_by/")]
+    assert len(names) == 3 and {len(name.partition("/")[2]) for name in names} == {100}
+    assert "will be of several models or versions" in caplog.text
 
 
 def test_a_server_that_cannot_list_its_models_is_told_which_one(caplog):

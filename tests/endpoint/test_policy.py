@@ -161,25 +161,101 @@ def test_tokens_without_room(nano):
     assert full.finish_reason is FinishReason.CONTEXT and not seen
 
 
-def test_a_prompt_that_does_not_grow_with_its_dialog_has_been_cut(caplog):
-    """The server reads at most 20 tokens, the last ones, and says nothing."""
+def tokens_of(messages):
+    """Four tokens for three words, and four of the template for each message."""
+    return sum(4 * len(message["content"].split()) // 3 + 4 for message in messages)
+
+
+def last_messages(messages):
+    """Ollama's: the system message and as many of the last ones as fit."""
+    system, rest = messages[:1], messages[1:]
+    while len(rest) > 1 and tokens_of(system + rest) > 400:
+        rest = rest[1:]
+    return min(tokens_of(system + rest), 400)
+
+
+def without_the_middle(messages):
+    """LM Studio's: about as many as fit, sometimes a few more than one turn earlier."""
+    tokens = tokens_of(messages)
+    return tokens if tokens <= 400 else 360 + 7 * tokens % 37
+
+
+def shifted(messages):
+    """llama.cpp's: half of the context is removed as often as needed."""
+    tokens = tokens_of(messages)
+    return tokens if tokens < 400 else tokens - (tokens - 205) // 195 * 195
+
+
+def without_thoughts(messages):
+    """Nothing is cut, but the template drops the thoughts, marked by the model, of earlier turns."""
+    return tokens_of([{"content": m["content"].rpartition("</think>")[2]} for m in messages])
+
+
+@pytest.mark.parametrize("counted", [last_messages, without_the_middle, shifted, without_thoughts, tokens_of])
+def test_every_prompt_that_the_server_cuts_is_counted(caplog, counted):
+    """A dialog only grows, and each word is a token at least; only the first cut may be too small to tell."""
+    cut = []
+    thought = "<think>" + "so " * 200 + "</think>" if counted is without_thoughts else ""
 
     def answer(request, before):
-        tokens = sum(len(message["content"]) for message in request["messages"])
-        status, body = completion("r" * 15)
-        return status, body | {"usage": {"prompt_tokens": min(tokens, 20), "completion_tokens": 1}}
+        messages = request["messages"]
+        read = counted(messages)
+        cut.append(counted not in (without_thoughts, tokens_of) and read < tokens_of(messages))
+        status, body = completion(thought + "go to it " * 10)
+        return status, body | {"usage": {"prompt_tokens": read, "completion_tokens": 240}}
 
     async def talk(dialog):
-        for turn in range(4):
-            dialog.add(Message("user", f"turn {turn}"))
+        dialog.add(Message("system", "Act."))
+        for turn in range(14):
+            dialog.add(Message("user", "you see a mug 1 " * 10))
             await dialog.respond(SAMPLING, (turn,))
-        return dict(dialog._policy.endpoint.counts)
+        return dialog._policy.endpoint.counts["cut_prompts"]
 
-    counts, seen, _ = at(answer, talk)
-    assert len(seen) == 4 and counts["cut_prompts"] == 2  # 6 and 20 tokens, then 20 and 20 of 48 and 69
-    assert caplog.text.count("20 prompt_tokens, after 20 for the same dialog") == 1
-    counts, _, _ = at(lambda request, before: completion("r"), talk)
-    assert "cut_prompts" not in counts
+    counts, _, _ = at(answer, talk)
+    assert sum(cut) - 1 <= counts <= sum(cut) and (counts > 8) == any(cut)
+    assert caplog.text.count("it cuts long prompts, so the model does not see all of them") == any(cut)
+
+
+def test_a_first_prompt_that_the_server_cuts_and_one_that_continues_another_dialog(caplog):
+    """As few-shot prompts or fresh prompts of all turns are: there is no earlier one to compare with."""
+
+    def answer(request, before):
+        status, body = completion("r")
+        return status, body | {"usage": {"prompt_tokens": 50, "completion_tokens": 1}}
+
+    async def first(dialog):
+        dialog.add(Message("user", "word " * 51))
+        await dialog.respond(SAMPLING, (0,))
+        return dialog._policy.endpoint.counts["cut_prompts"]
+
+    async def fork(dialog):
+        dialog.add(Message("user", "word " * 5))
+        await dialog.respond(SAMPLING, (0,))  # 50 tokens
+        other = dialog.fork(1)
+        other.add(Message("user", "and another"))  # 53 at least
+        await other.respond(SAMPLING, (1,))
+        return dialog._policy.endpoint.counts["cut_prompts"]
+
+    assert at(answer, first)[0] == 1 and "counts 50 prompt_tokens for a dialog of at least 51" in caplog.text
+    assert at(answer, fork)[0] == 1
+
+
+def test_a_prompt_of_token_ids_that_the_server_cuts(nano, caplog):
+    """As SGLang (--allow-auto-truncate) and vLLM (truncate_prompt_tokens) do."""
+
+    def answer(request, before):
+        usage = {"prompt_tokens": len(request["prompt"]) - 2 * before, "completion_tokens": 1}
+        return 200, {"choices": [{"token_ids": [5], "finish_reason": "length"}], "usage": usage}
+
+    async def talk(dialog):
+        for turn in range(2):
+            dialog.add(Message("user", "see"))
+            await dialog.respond(SAMPLING, (turn,))
+        return dialog._policy.endpoint.counts["cut_prompts"]
+
+    options = {"renderer": ChatRenderer(nano[1]), "max_context": 100, "samples": "trajectory"}
+    assert at(answer, talk, policy=TokenPolicy, **options)[0] == 1
+    assert "it cuts long prompts" in caplog.text
 
 
 def test_earlier_thoughts_that_the_server_separates_are_not_sent_back():
@@ -208,8 +284,16 @@ def test_earlier_thoughts_that_the_server_separates_are_not_sent_back():
 GPT_OSS = "<|channel|>analysis<|message|>2, 2<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>"
 
 
-@pytest.mark.parametrize("text", ["[THINK]2, 2[/THINK]4", GPT_OSS])
-def test_thoughts_in_the_marks_of_the_model_are_read_and_not_sent_back(text):
+@pytest.mark.parametrize(
+    ("text", "read", "back"),
+    [
+        ("[THINK]2, 2[/THINK]4", "<think>2, 2</think>4", "4"),
+        (GPT_OSS, "<think>2, 2</think>4", "4"),
+        ("[THINK]a[/THINK]4 or [THINK]b[/THINK]5", "<think>a</think>4 or <think>b</think>5", "4 or 5"),
+        ("a[/THINK]b[/THINK]4 [THINK]c", "a</think>b</think>4 <think>c", "4 "),
+    ],
+)
+def test_thoughts_in_the_marks_of_the_model_are_read_and_not_sent_back(text, read, back):
     """gpt-oss's template refuses a message with channels; others have the thought in a field."""
 
     async def talk(dialog):
@@ -220,8 +304,36 @@ def test_thoughts_in_the_marks_of_the_model_are_read_and_not_sent_back(text):
         return first
 
     first, seen, _ = at(lambda request, before: completion(text), talk)
-    assert first.text == "<think>2, 2</think>4"
-    assert roles(seen[1]) == [("user", "2+2?"), ("assistant", "4"), ("user", "sure?")]
+    assert first.text == read
+    assert roles(seen[1]) == [("user", "2+2?"), ("assistant", back), ("user", "sure?")]
+
+
+BLOCKS = {
+    "Mistral's": [{"type": "thinking", "thinking": [{"type": "text", "text": "2, 2"}]}],
+    "Claude's": [{"type": "thinking", "thinking": "2, 2", "signature": "Er0B"}],
+    "Databricks's": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "2, 2"}]}],
+    "hidden in part": [
+        {"type": "redacted_thinking", "data": "Er0B"},
+        {"type": "thinking", "thinking": "2, 2"},
+    ],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_a_message_in_blocks_is_text_and_thought(blocks):
+    content = [*BLOCKS[blocks], {"type": "text", "text": "It is "}, {"type": "text", "text": "4"}]
+
+    async def talk(dialog):
+        dialog.add(Message("user", "2+2?"))
+        first = await dialog.respond(SAMPLING, (0,))
+        dialog.add(Message("user", "sure?"))
+        await dialog.respond(SAMPLING, (1,))
+        return first
+
+    first, seen, _ = at(lambda request, before: completion(content), talk)
+    assert first.text == ("<think>2, 2</think>" if BLOCKS[blocks] else "") + "It is 4"
+    assert roles(seen[1])[1] == ("assistant", "It is 4")
 
 
 def test_thoughts_that_are_part_of_the_text_are_sent_back():

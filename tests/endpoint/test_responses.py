@@ -150,3 +150,12 @@ def test_a_response_that_the_server_cuts_before_the_limit_is_counted():
     with serving(lambda request, before: completion("4", "length", tokens=8 + before)) as (url, _):
         ask(url, counts, times=2)
     assert counts == {"requests": 2, "cut_short": 1}
+
+
+def test_a_response_without_a_token_count_is_not_taken_for_a_short_one():
+    """Some servers count the prompt alone."""
+    counts = {}
+    answer = {"choices": [choice("4", "length")], "usage": {"prompt_tokens": 7}}
+    with serving(lambda request, before: (200, answer)) as (url, _):
+        ask(url, counts)
+    assert counts == {"requests": 1, "uncounted": 1}

@@ -118,6 +118,9 @@ STRANGE = {
     "no text at all": (200, "\udcff\udcfe".encode("utf-8", "surrogateescape").decode("latin-1")),
     "an error": (200, {"error": {"message": "overloaded"}, "choices": None}),
     "a number for text": answered(choices=[{"message": {"content": 4}, "finish_reason": "stop"}]),
+    "a block of another kind": answered(
+        choices=[{"message": {"content": [{"type": "image_url"}]}, "finish_reason": "stop"}]
+    ),
     "a negative count": answered(usage={"completion_tokens": -1}),
     "a count of 400 digits": (200, '{"choices": [], "usage": {"completion_tokens": ' + "4" * 400 + "}}"),
     "not compressed as it says": (200, "{}", {"Content-Encoding": "gzip"}),

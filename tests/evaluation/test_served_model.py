@@ -268,6 +268,19 @@ def test_scores_of_several_models_say_so(program, caplog):
     assert "of several models or versions, so the score is of no single one: a (3); b (3)" in warning
 
 
+def test_a_score_of_prompts_that_the_server_cut_says_so_in_reports_too(program):
+    def cuts(request, before):
+        status, body = scripted(request, before)
+        return status, body | {"usage": {"prompt_tokens": 3 if before else 99, "completion_tokens": 5}}
+
+    with serving(cuts) as (url, _):
+        arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 1, "-n", 3, "--out", "folder"]
+        result = program(*arguments, "--server", url)
+    assert result["requests"]["cut_prompts"] == 2
+    (warning,) = set(read_runs([Path("folder/evaluation.json")]).warning)
+    assert warning.endswith("the server cut the prompts of 2 of 3 responses")
+
+
 def test_one_model_is_recorded_without_a_warning(program):
     def named(request, before):
         status, body = scripted(request, before)

@@ -83,3 +83,28 @@ def test_a_warning_shows_what_the_model_wrote():
     assert short.endswith('For example, task t1: "I look\\n\\u001b[31maround."')
     (long,) = warnings({"truncated": 1}, 1, {"truncated": ["t1", "a" * 999 + "b" * 150]}, SUSPECT)
     assert long.endswith(f't1: "{"a" * 150} ... {"b" * 150}"')
+
+
+@pytest.mark.parametrize(
+    ("requests", "at_the_limit", "by_the_server"),
+    [
+        ({}, True, False),
+        ({"cut_short": 30}, False, True),
+        ({"cut_short": 10}, True, True),
+        ({"uncounted": 50}, True, True),
+    ],
+)
+def test_max_tokens_is_blamed_for_what_it_cut_alone(requests, at_the_limit, by_the_server):
+    """Of 30 episodes that a cut-off response ended the server cut none, all, ten, or nobody knows how many."""
+    path = STORED / "nano/alfworld/alfworld-1.5m-hints/r3l/seed0/evaluation.json"
+    evaluation = json.loads(path.read_text(encoding="utf-8"))
+    evaluation |= {"stops": {"success": 170, "truncated": 30}, "requests": {"requests": 50} | requests}
+    (line,) = [
+        line
+        for line in summary(evaluation, run_of(path.parent)).splitlines()
+        if "'response too long'" in line
+    ]
+    assert ("--set sampling.max_tokens=" in line, "the server's own limit" in line) == (
+        at_the_limit,
+        by_the_server,
+    ), line
