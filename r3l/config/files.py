@@ -57,7 +57,7 @@ def own_folders(kind: str) -> list[Path]:
     need not exist.
     """
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
-    return [Path(folder).absolute() for folder in named if folder]
+    return [paths.expanded(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:

@@ -143,7 +143,7 @@ def locate(model: str) -> str:
         return model
     if config.packaged:
         return str(cache_folder("models") / model)
-    local = Path(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
+    local = paths.expanded(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
     return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
 
 

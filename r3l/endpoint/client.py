@@ -92,6 +92,11 @@ class Endpoint:
                 self._client.organization = self._client.project = None
         except httpx2.InvalidURL as error:
             raise ConfigError(f"the server {options.shown!r} is not a valid address: {error}") from error
+        except (ImportError, ValueError) as error:
+            raise ConfigError(
+                f"a proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used ({one_line(str(error))}): "
+                "correct or unset the variable, or name the server in NO_PROXY"
+            ) from error
 
     async def __aenter__(self) -> Self:
         return self

@@ -53,10 +53,17 @@ def regular(path: Path) -> Path:
     return path
 
 
+def expanded(folder: str) -> Path:
+    """A folder that an environment variable names, with its ``~`` and ``$VARIABLE`` expanded.
+
+    Where no shell sets the variable (a container's file, a job's settings), they are still in it.
+    """
+    return Path(os.path.expandvars(folder)).expanduser()
+
+
 def cache_folder(name: str) -> Path:
     """The cache folder ``$R3L_CACHE/<name>``, by default in ~/.cache/r3l; it may be deleted at any time.
 
     The folder is not made.
     """
-    root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
-    return Path(root).expanduser() / name
+    return expanded(os.environ.get("R3L_CACHE") or "~/.cache/r3l") / name

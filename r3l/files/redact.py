@@ -13,11 +13,16 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 KEY = "OPENAI_API_KEY"  # environment variable
 HEADERS = "OPENAI_CUSTOM_HEADERS"  # environment variable of the openai package: lines of NAME: VALUE
-VARIABLES = (KEY, "OPENAI_ADMIN_KEY", "HF_TOKEN", "WANDB_API_KEY")
+VARIABLES = (
+    *(KEY, "OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+    *("WANDB_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY"),
+)
+# Environment variables with addresses, whose password a server or a proxy may repeat.
+ADDRESSES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "OPENAI_BASE_URL", "WANDB_BASE_URL", "HF_ENDPOINT")
 MASK = "***"
 # Secrets of at least so many characters are masked. Shorter keys are placeholders (EMPTY, none, ollama),
 # which may be words of a response; in a message a short password is masked too.
@@ -25,7 +30,8 @@ IN_DATA = 8
 IN_MESSAGE = 4
 _SECRET_NAME = re.compile(
     r"(?:api|access|auth|admin|secret)[_-]?(?:key|token)|authorization|password|secret"
-    r"|\b(?:private|subscription|user|session|bearer|x)[_-](?:key|token)\b|passwd|credential|cookie|^token$",
+    r"|\b(?:private|subscription|user|session|bearer|x)[_-](?:key|token)\b|passwd|credential|cookie|^token$"
+    r"|^(?:pwd|jwt|auth)$|-signature$",
     re.IGNORECASE,
 )
 _SECRET_PARAMETER = re.compile(r"^(?:key|code|sig|signature)$", re.IGNORECASE)  # in an address, besides
@@ -49,16 +55,20 @@ def hide_address(url: str) -> None:
 
     Keys are values in its query whose names say so: ``?api-key=``, ``&code=``.
     """
-    parts = urlsplit(url)
-    for pair in parts.query.split("&"):
+    hide(*_secrets_of_address(url))
+
+
+def _secrets_of_address(url: str) -> Iterator[str]:
+    """Secrets in an address, valid or not: password, or user without one, and keys of query and fragment."""
+    for pair in re.split("[?&#]", url)[1:]:
         name, _, value = pair.partition("=")
         if _SECRET_NAME.search(name) or _SECRET_PARAMETER.match(name):
-            hide(value, unquote(value))
-    user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
+            yield from (value, unquote(value))
+    authority = re.split("[/?#]", url.partition("//")[2] or url)[0]
+    user, colon, password = authority.rpartition("@")[0].partition(":")
+    yield unquote(password) if colon else unquote(user)
     if colon:
-        hide(unquote(password), unquote(f"{user}:{password}"))
-    else:
-        hide(unquote(user))
+        yield unquote(f"{user}:{password}")
 
 
 def hide_fields(fields: Any, secret: bool = False) -> None:
@@ -81,8 +91,8 @@ def hide_fields(fields: Any, secret: bool = False) -> None:
 def masked(text: str, shortest: int = IN_DATA) -> str:
     """``text`` with MASK for each secret, also as it is written in JSON, in an address, and in base64.
 
-    Secrets are those given to :func:`hide`, and the values of VARIABLES and of the headers in HEADERS.
-    ``shortest``: secrets with fewer characters are not masked.
+    Secrets are those given to :func:`hide`, the values of VARIABLES and of the headers in HEADERS, and
+    passwords in ADDRESSES. ``shortest``: secrets with fewer characters are not masked.
     """
     pattern = _pattern(frozenset(secret for secret in _secrets() if len(secret) >= shortest))
     return pattern.sub(MASK, text) if pattern else text
@@ -112,6 +122,10 @@ def masked_message(text: str) -> str:
 def _secrets() -> Iterator[str]:
     yield from _hidden
     yield from filter(None, (os.environ.get(name) for name in VARIABLES))
+    for name in ADDRESSES:
+        for address in (os.environ.get(name), os.environ.get(name.lower())):  # proxies have both names
+            if address:
+                yield from _secrets_of_address(address)
     for line in os.environ.get(HEADERS, "").splitlines():
         value = line.partition(":")[2].strip()
         yield value

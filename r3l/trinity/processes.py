@@ -17,7 +17,7 @@ import psutil
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
 from r3l.files.cleanup import temporary_folder
-from r3l.files.paths import ROOT
+from r3l.files.paths import ROOT, expanded
 from r3l.processes.parent import end_with_parent, kill
 
 START = 120.0  # seconds within which Ray must start; our choice
@@ -44,7 +44,7 @@ class TrinityEnvironment:
 
         Raises ConfigError if that folder has no program ``trinity``.
         """
-        folder = Path(os.environ.get("R3L_TRINITY") or ROOT / ".venv-trinity")
+        folder = expanded(os.environ.get("R3L_TRINITY") or str(ROOT / ".venv-trinity"))
         if not (folder / "bin" / "trinity").is_file():
             raise ConfigError(
                 f"the trinity engine needs its own virtual environment, and {folder} has none: run "

@@ -10,11 +10,12 @@ from r3l.envs.alfworld.engine import games
 from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
-from r3l.config import find_model, fingerprint_inputs, resolve, sft_folder
+from r3l.config import find_model, fingerprint_inputs, locate, resolve, sft_folder
+from r3l.config.files import own_folders
 from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.json_files import read_json
-from r3l.files.paths import STORED
+from r3l.files.paths import STORED, cache_folder
 from r3l.runs.manifest import manifest, run_of
 from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
@@ -142,6 +143,20 @@ def test_the_revision_is_found_wherever_the_hub_keeps_its_models(tmp_path, varia
         [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "abc\n"
+
+
+@pytest.mark.parametrize("folder", ["~/models", "$AT/models", "${AT}/models/"])
+def test_the_folder_of_models_is_found_as_the_hub_finds_its_own(tmp_path, monkeypatch, folder):
+    """A variable set in a file of a container or a cluster's job is not expanded by a shell."""
+    hub = find_model("qwen2.5-1.5b").hub
+    (tmp_path / "models" / hub.partition("/")[2]).mkdir(parents=True)
+    for name, value in {"HOME": str(tmp_path), "AT": str(tmp_path), "R3L_MODELS": folder}.items():
+        monkeypatch.setenv(name, value)
+    assert locate("qwen2.5-1.5b") == str(tmp_path / "models" / hub.partition("/")[2])
+    monkeypatch.setenv("R3L_CACHE", folder)
+    assert cache_folder("x") == tmp_path / "models" / "x"
+    monkeypatch.setenv("R3L_ENVS", folder)
+    assert own_folders("envs") == [tmp_path / "models"]
 
 
 def test_a_revision_that_a_killed_download_left_empty_is_none(tmp_path, monkeypatch):

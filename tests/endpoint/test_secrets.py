@@ -43,3 +43,16 @@ def test_an_address_without_a_host_is_refused_without_its_secrets(place):
     with pytest.raises(ConfigError, match="must be an address such as") as refusal:
         EndpointOptions(f"http://{place}", "tiny")
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [("socks5://me:secret@host:1", "socksio"), ("ht!tp://me:secret@host:x", "Unknown scheme")],
+)
+def test_a_proxy_that_cannot_be_used_is_one_paragraph_without_its_password(monkeypatch, proxy, reason):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(ConfigError, match=reason) as refusal:
+        ask("http://localhost:1")
+    assert "HTTPS_PROXY" in str(refusal.value) and "secret" not in str(refusal.value)

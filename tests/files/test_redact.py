@@ -15,8 +15,9 @@ SECRET = 'sk-"secret"/1'  # JSON and addresses spell it in their own ways
 @pytest.fixture(autouse=True)
 def nothing_hidden(monkeypatch):
     monkeypatch.setattr(redact, "_hidden", set())
-    for name in (*redact.VARIABLES, redact.HEADERS):
+    for name in (*redact.VARIABLES, *redact.ADDRESSES, redact.HEADERS):
         monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.mark.parametrize("variable", redact.VARIABLES)
@@ -85,6 +86,9 @@ def test_secrets_in_lists_and_below_a_secret_name_are_hidden(fields):
         "api-version=1&subscription-key=QUERYSECRET",
         "key=QUERYSECRET",
         "code=QUERYSECRET",
+        "jwt=QUERYSECRET",
+        "auth=QUERYSECRET",
+        "X-Amz-Signature=QUERYSECRET",
     ],
 )
 def test_keys_in_the_query_of_an_address_are_hidden(query):
@@ -95,10 +99,37 @@ def test_keys_in_the_query_of_an_address_are_hidden(query):
 
 @pytest.mark.parametrize(
     "name",
-    ["token", "user_token", "X-Key", "private_key", "session-token", "passwd", "credentials", "Cookie"],
+    [
+        "token",
+        "user_token",
+        "X-Key",
+        "private_key",
+        "session-token",
+        "passwd",
+        "credentials",
+        "Cookie",
+        "pwd",
+    ],
 )
 def test_further_names_of_secret_fields(name):
     hide_fields(
         {"extra": {name: "FIELDSECRET"}, "stop_token_ids": ["kept-as-it-is"], "eos_token": "kept-too"}
     )
     assert masked("FIELDSECRET kept-as-it-is kept-too") == "*** kept-as-it-is kept-too"
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "https_proxy", "ALL_PROXY", "OPENAI_BASE_URL"])
+@pytest.mark.parametrize(
+    "address",
+    ["http://me:PROXY%2FPASS@host:80/a@b", "me:PROXY%2FPASS@host", "ht!tp://me:PROXY%2FPASS@host:x"],
+)
+def test_passwords_of_proxies_are_hidden(monkeypatch, variable, address):
+    """A proxy repeats the header in its refusal; an address may be one that no client takes."""
+    monkeypatch.setenv(variable, address)
+    header = base64.b64encode(b"me:PROXY/PASS").decode().rstrip("=")
+    assert masked(f"PROXY/PASS, Basic {header}, host:80/a") == "***, Basic ***, host:80/a"
+
+
+def test_a_key_in_the_fragment_of_an_address_is_hidden():
+    hide_address("https://host/v1#key=FRAGMENTSECRET")
+    assert masked("FRAGMENTSECRET v1 host") == "*** v1 host"
