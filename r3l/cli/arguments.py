@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.files import paths
 
 if TYPE_CHECKING:
@@ -44,6 +44,19 @@ def each_once(changes: list[str] | None) -> list[str] | None:
     return changes
 
 
+def with_name(folder: Path | None) -> Path | None:
+    """Return ``folder``, absolute if it is written ``.`` or ``..``: locks and unfinished files go next to it.
+
+    None for None. Raises RunDirectoryError for the root, which has nothing next to it.
+    """
+    if folder is None or folder.name not in ("", ".."):
+        return folder
+    resolved = folder.resolve()
+    if not resolved.name:
+        raise RunDirectoryError(f"{folder} is the root of the file system; name a folder in it")
+    return resolved
+
+
 def output(meaning: str, folder: bool = False) -> Any:
     """Declare a command's option for a path to write.
 
@@ -54,6 +67,8 @@ def output(meaning: str, folder: bool = False) -> Any:
     def checked(out: Path | None) -> Path | None:
         from r3l.files.writing import check_writable
 
+        if folder:
+            out = with_name(out)
         if out is not None:
             check_writable(out)
         return out

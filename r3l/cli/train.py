@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier
+from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, with_name
 from r3l.cli.printing import print_result
 from r3l.core.errors import check_known
 
@@ -25,7 +25,7 @@ def train(
     overrides: Overrides = None,
     engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")
+        Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.", callback=with_name)
     ] = None,
     logger: Annotated[
         list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")

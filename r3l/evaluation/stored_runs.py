@@ -29,8 +29,8 @@ from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
-from r3l.files.unpacking import most
-from r3l.files.writing import replacing
+from r3l.files.unpacking import LINES, bounded_lines, most
+from r3l.files.writing import DISK, replacing
 from r3l.runs.manifest import Manifest
 from r3l.runs.provenance import is_dirty
 from r3l.runs.run_dir import MANIFEST
@@ -41,9 +41,10 @@ ARCHIVE = f"{TOP}.zip"
 PROBES = "probe"  # folder of results and of results/stored
 ATTEMPTS = ".attempts.jsonl"  # suffix of a probe's attempts, next to its result
 MADE = "`make dist` makes it in a clone"
-# Bounds of a download; our choice. results/stored has less than 100 MiB.
-LARGEST = 1 << 30  # bytes
-SECONDS = 3600.0
+# Bounds of an archive; our choice. results/stored has less than 100 MiB in 7,300 files.
+LARGEST = 1 << 30  # bytes, packed or unpacked
+FILES = 100_000
+SECONDS = 3600.0  # of a download
 
 
 class ProbeOrigin(TypedDict):
@@ -130,7 +131,7 @@ def _downloaded(source: str, scratch: Path) -> Path:
 
     Raises DataError for what is no regular file, and for a download beyond LARGEST or SECONDS.
     """
-    if not source.startswith(("http://", "https://")):
+    if not source.lower().startswith(("http://", "https://")):
         if Path(source).exists() and not Path(source).is_file():  # a pipe or device may never end
             raise DataError(f"{source} is no regular file; give the path of {ARCHIVE}, or its URL")
         return Path(source)
@@ -158,7 +159,8 @@ def _downloaded(source: str, scratch: Path) -> Path:
 def _unpack(path: Path, into: Path) -> None:
     """Unpack the contents of the archive's folder.
 
-    Raises DataError for other archives, and for one that unpacks to far more than its size.
+    Raises DataError for other archives, and for one of more than FILES files or that unpacks to far more than
+    its size or LARGEST; OSError if the disk is full.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -168,15 +170,22 @@ def _unpack(path: Path, into: Path) -> None:
                     f"{path} holds {foreign[0]}, not the folder {TOP}/: it is not the archive of stored "
                     f"runs of r3l {r3l.__version__}, which is called {ARCHIVE}"
                 )
-            if sum(entry.file_size for entry in archive.infolist()) > most(path.stat().st_size):
+            # The bound is one of the packed entries: anything may precede them in the file, even a hole.
+            entries = archive.infolist()
+            packed = min(sum(entry.compress_size for entry in entries), path.stat().st_size)
+            if sum(entry.file_size for entry in entries) > min(most(packed), LARGEST):
                 raise DataError(f"{path} unpacks to far more than its size; get it again")
-            for entry in archive.infolist():
+            if len(entries) > FILES:
+                raise DataError(f"{path} holds {len(entries):,} files, more than {FILES:,}; get it again")
+            for entry in entries:
                 entry.filename = entry.filename.removeprefix(f"{TOP}/")
                 if entry.filename:
                     archive.extract(entry, into)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of {ARCHIVE}, or its URL") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in DISK:  # of a file that is written
+            raise
         raise DataError(f"{path} is not a complete zip archive ({error}); get {ARCHIVE} again") from error
 
 
@@ -204,8 +213,11 @@ def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
         plain = path.with_suffix(ATTEMPTS)
         kept = plain if plain.is_file() else path.with_suffix(f"{ATTEMPTS}.xz")
         try:
+            found = hashlib.sha256()
             with kept.open("rb") if kept == plain else lzma.open(kept) as attempts:
-                same = hashlib.file_digest(attempts, "sha256").hexdigest() == digest
+                for line in bounded_lines(attempts, most(kept.stat().st_size, LINES), kept):
+                    found.update(line)
+            same = found.hexdigest() == digest
         except (OSError, EOFError, lzma.LZMAError) as error:
             wrong.append(
                 f"{path}: its attempts, {kept.name}, cannot be read ({error}); restore them from a copy"

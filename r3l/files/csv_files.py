@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +16,7 @@ from r3l.files.json_files import read_text
 
 M = TypeVar("M", bound=BaseModel)
 
-# Rows by path, content and model: a report reads a file once per table, and again if it was changed.
-_READ: dict[tuple[Path, str, type[BaseModel]], Sequence[tuple[str, Any]]] = {}
+FILES = 32  # files whose rows are kept in memory; our choice: a report reads some ten of published numbers
 
 
 def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
@@ -26,10 +26,11 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
     and fix, for another header, another number of columns, a value that ``model`` refuses, or text that is
     not UTF-8; OSError if the file cannot be read.
     """
-    content = read_text(path)
-    if (path, content, model) in _READ:
-        return _READ[path, content, model]
+    return _rows(path, read_text(path), model)
 
+
+@lru_cache(maxsize=FILES)  # a report reads a file once per table, and again if it was changed
+def _rows(path: Path, content: str, model: type[BaseModel]) -> Sequence[tuple[str, Any]]:
     # The form: header, quotes, number of columns.
     columns = list(model.model_fields)
     reader = csv.DictReader(io.StringIO(content, newline=""))
@@ -54,5 +55,4 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
                 place = f"column {column!r} has value {one['input']!r}: " if column else ""
                 problems.append(place + one["msg"].removeprefix("Value error, "))
             raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
-    _READ[path, content, model] = rows
     return rows

@@ -61,14 +61,24 @@ def replacing(folder: Path) -> Iterator[Path]:
 
     A reader sees the old folder or the complete new one, even if the writer is killed; if the block raises,
     the old one stays. Where names cannot be exchanged (NFS) the folder is missing for a moment, and
-    :func:`remove_unfinished` gives a killed writer's old one back. Raises RunDirectoryError if the disk is
+    :func:`remove_unfinished` gives a killed writer's old one back. If ``folder`` is a link, the folder that
+    it leads to is replaced. All files get the mode of a new file. Raises RunDirectoryError if the disk is
     full or cannot be written.
     """
+    if folder.is_symlink():
+        folder = folder.resolve()
+    if folder.is_file():
+        raise RunDirectoryError(f"{folder} is a file, not a directory; move it away or choose another place")
     temporary = _temporary(folder)
     shutil.rmtree(temporary, ignore_errors=True)  # of a killed process that had the same number
     try:
         temporary.mkdir(parents=True)
         yield temporary
+        # safetensors makes files that their owner alone may read.
+        mode = temporary.stat().st_mode & 0o666
+        for file in temporary.rglob("*"):
+            if file.is_file() and file.stat().st_mode & 0o666 != mode:
+                file.chmod(mode)
         # rename(2) replaces an empty folder only; one with content is exchanged, then deleted below.
         if folder.is_dir() and any(folder.iterdir()):
             _exchange(temporary, folder)  # the temporary folder then holds the old content

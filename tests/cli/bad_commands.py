@@ -114,6 +114,7 @@ OF_SEEDS = ("compare grpo --seed", "run --seed", "run status --seed", "run --dry
 OF_SHARES = ("compare power r3l --difference", "compare power r3l --power")
 OF_PLACES = ("bench step --out", "compare grpo --offline --out", "probe math --out")
 SINGLE = (
+    *(f"{command} /" for command in ("sft math-1.5m --out", "train --run-dir", "stored add --out")),
     *("tune", "tune grpo", "tune zero_shot --env math", "compare power r3l --comparisons 0"),
     *(f"train --minutes {value}" for value in ("-1", "nan", "x")),
     *(

@@ -10,7 +10,7 @@ import pytest
 
 from r3l.config import Run
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.evaluation import storing
+from r3l.evaluation import stored_runs, storing
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify, verify_all
 from r3l.files.digests import SUMS
@@ -230,6 +230,15 @@ def test_a_probe_is_stored_with_its_attempts(tmp_path):
     assert storing.store_probes(results, out) == []  # it is there already
     with pytest.raises(DataError, match="uncommitted changes"):
         storing.store_probes(results, STORED)
+
+
+def test_attempts_that_unpack_to_any_size_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_runs, "LINES", 1 << 20)
+    probe = tmp_path / "a.json"
+    probe.write_text('{"commit": "abc", "attempts_sha256": "0"}')
+    (tmp_path / "a.attempts.jsonl.xz").write_bytes(lzma.compress(bytes(30 << 20)))  # 4,400 bytes
+    with pytest.raises(DataError, match="unpacks to more than 2 MiB"):
+        stored_runs.verify_probes([probe])
 
 
 @pytest.mark.parametrize("what", ["tuning/nano/math", "probe"])

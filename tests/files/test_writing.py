@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from r3l.core.errors import DataError, RunDirectoryError
 from r3l.files.locks import is_locked, locked
@@ -78,14 +80,37 @@ def test_a_folder_is_replaced_or_made(tmp_path, there):
 
 @pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
 def test_a_new_folder_has_the_mode_that_the_user_has_set(tmp_path, mask):
-    """Others of a group read a catalogue or a model that one of them has built."""
+    """Others of a group read a catalogue or a model that one of them has built.
+
+    Its files too: safetensors makes its own readable by their owner alone.
+    """
     before = os.umask(mask)
     try:
         with replacing(tmp_path / "out") as folder:
-            fill(folder, "new")
+            (folder / "lora").mkdir()
+            for path in (folder / "a", folder / "lora" / "b"):
+                save_file({"x": np.zeros(1, np.float32)}, path)
     finally:
         os.umask(before)
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o777 & ~mask
+    for name in ("a", "lora/b"):
+        assert (tmp_path / "out" / name).stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("there", [None, {}, "old"])
+def test_a_link_to_a_folder_stays_one(tmp_path, there):
+    """As to a larger disk; what it leads to is replaced, even where that is not there yet."""
+    disk = tmp_path / "disk"
+    link = tmp_path / "out"
+    link.symlink_to(disk)
+    if there is not None:
+        disk.mkdir()
+    if there == "old":
+        fill(disk, "old")
+    with replacing(link) as folder:
+        fill(folder, "new")
+    assert link.is_symlink() and content(disk) == CONTENT["new"] == content(link)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "out"]
 
 
 def test_what_goes_wrong_leaves_the_old_folder_and_says_why(tmp_path):
@@ -105,6 +130,8 @@ def test_what_goes_wrong_leaves_the_old_folder_and_says_why(tmp_path):
             raise error
         assert raised.value is error
     assert content(out) == CONTENT["old"] and [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(RunDirectoryError, match="is a file, not a directory"), replacing(out / "a"):
+        pytest.fail("work began")
 
 
 def test_one_process_holds_a_path_and_leaves_nothing_next_to_it(tmp_path):

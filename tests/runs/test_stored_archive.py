@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from program import run
 
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, RunDirectoryError
 from r3l.evaluation import stored_runs
 
 RUN = "nano/math/model/grpo/seed0/evaluation.json"
@@ -62,6 +63,7 @@ def address(tmp_path):
 def test_it_comes_from_a_url(installed, tmp_path, address):
     archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
     assert (stored_runs.fetch(f"{address}/runs.zip") / RUN).read_text() == "1"
+    assert stored_runs.fetch(f"{address}/runs.zip".replace("http", "HTTP")) == stored_runs.folder()
     with pytest.raises(DataError, match="404"):
         stored_runs.fetch(f"{address}/none.zip")
 
@@ -106,15 +108,19 @@ def test_by_default_it_is_the_one_of_the_release_by_its_digest(installed, monkey
         ("none.zip", "there is no file"),
         ("above.zip", "holds ../a.json, not the folder"),
         ("bomb.zip", "unpacks to far more than its size"),
+        ("hole.zip", "unpacks to far more than its size"),
+        ("many.zip", "holds 101 files, more than 100"),
         ("no_runs.zip", "holds no runs"),
         ("broken.zip", "is not a complete zip archive"),
     ],
 )
-def test_another_file_is_refused(installed, tmp_path, name, message):
+def test_another_file_is_refused(installed, monkeypatch, tmp_path, name, message):
     whole = archive(tmp_path / "whole.zip", {f"{stored_runs.TOP}/{RUN}": "before"})
     contents = {"above.zip": {"../a.json": ""}}
     contents["no_runs.zip"] = {f"{stored_runs.TOP}/a.json": ""}
-    contents["bomb.zip"] = {f"{stored_runs.TOP}/a.json": bytes(100 << 20)}
+    contents["bomb.zip"] = contents["hole.zip"] = {f"{stored_runs.TOP}/a.json": bytes(100 << 20)}
+    contents["many.zip"] = {f"{stored_runs.TOP}/{number}.json": "" for number in range(101)}
+    monkeypatch.setattr(stored_runs, "FILES", 100)
     if name == "broken.zip":
         content = bytearray(whole.read_bytes())
         content[30 + len(f"{stored_runs.TOP}/{RUN}")] ^= (
@@ -123,10 +129,29 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
         (tmp_path / name).write_bytes(content)
     elif name in contents:
         archive(tmp_path / name, contents[name])
+    if name == "hole.zip":  # a bomb behind a gigabyte that takes no room on the disk
+        bomb = (tmp_path / name).read_bytes()
+        with (tmp_path / name).open("wb") as file:
+            file.seek(1 << 30)
+            file.write(bomb)
     stored_runs.fetch(str(whole))
     with pytest.raises(DataError, match=message):
         stored_runs.fetch(str(tmp_path / name))
     assert (stored_runs.folder() / RUN).read_text() == "before"  # what was there stays
+
+
+def test_a_full_disk_is_no_damaged_archive(installed, tmp_path):
+    """A limit on the size of a file stands in for the disk."""
+    made = archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1" * 99_999})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+    try:
+        with pytest.raises(RunDirectoryError, match=r"cannot be written \(.*free the disk"):
+            stored_runs.fetch(str(made))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not stored_runs.folder().exists()
+    stored_runs.fetch(str(made))
 
 
 @pytest.mark.parametrize("words", [["verify"], ["compare", "power", "r3l"], ["compare", "raft", "--offline"]])

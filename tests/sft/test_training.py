@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from program import run
 from r3l.envs.registry import find_environment
 from safetensors.torch import load_file
 from scripted import Scripted, rollout_context
@@ -204,6 +205,18 @@ def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp
         assert (out / name).read_bytes() == (Path("whole") / name).read_bytes()
     with pytest.raises(DataError, match="already holds a model"):
         build("tiny", out, workers=0)
+
+
+@pytest.mark.parametrize("place", [".", "../link"])
+def test_a_folder_may_be_the_present_one_or_a_link(recipe, tmp_path, monkeypatch, capsys, place):
+    recipe(phase(0, 1e-3))
+    (tmp_path / "h").mkdir()
+    (tmp_path / "link").symlink_to("h")
+    monkeypatch.chdir(tmp_path / "h")
+    code, _, stderr = run(monkeypatch, capsys, "sft", "tiny", "--out", place, "--workers", "0")
+    assert code == 0, stderr
+    assert (tmp_path / "h" / "sft.json").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h", "link", "sft"]
 
 
 def test_two_builds_do_not_share_a_folder(recipe, tmp_path):
