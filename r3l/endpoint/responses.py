@@ -270,7 +270,12 @@ class ChatAnswer(_Completion):
             @classmethod
             def _without_blocks(cls, message: Any) -> Any:
                 """The message with one text and one thought instead of blocks (Mistral, Claude at gateways)."""
-                blocks = message.get("content") if isinstance(message, dict) else None
+                if not isinstance(message, dict):
+                    return message  # refused by the fields' types
+                for name in ("reasoning", "reasoning_content"):
+                    if isinstance(message.get(name), dict | list):  # OpenAI's summary, gateways' details
+                        message = message | {name: _text_in(message[name])}
+                blocks = message.get("content")
                 if not isinstance(blocks, list) or not all(
                     isinstance(block, dict) and block.get("type") in _BLOCKS for block in blocks
                 ):

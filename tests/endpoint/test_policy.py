@@ -258,11 +258,19 @@ def test_a_prompt_of_token_ids_that_the_server_cuts(nano, caplog):
     assert "it cuts long prompts" in caplog.text
 
 
-def test_earlier_thoughts_that_the_server_separates_are_not_sent_back():
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"reasoning_content": "two and two"},
+        {"reasoning": {"summary": [{"type": "summary_text", "text": "two and two"}]}},  # as in OpenAI's items
+        {"reasoning": [{"type": "reasoning.text", "text": "two and two"}]},  # as in OpenRouter's details
+    ],
+)
+def test_earlier_thoughts_that_the_server_separates_are_not_sent_back(thought):
     """A template may write the text as it is, so they would stay in the prompt."""
 
     def answer(request, before):
-        message = {"content": "4", "reasoning_content": "two and two"}
+        message = {"content": "4", **thought}
         return 200, {"choices": [{"message": message, "finish_reason": "stop"}]}
 
     async def talk(dialog):
