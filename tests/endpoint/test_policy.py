@@ -289,6 +289,15 @@ def test_earlier_thoughts_that_the_server_separates_are_not_sent_back(thought):
     assert roles(seen[1]) == roles(seen[2]) == [("user", "2+2?"), ("assistant", "4"), ("user", "sure?")]
 
 
+async def asks_twice(dialog):
+    """A question, its answer (returned), and a second question."""
+    dialog.add(Message("user", "2+2?"))
+    first = await dialog.respond(SAMPLING, (0,))
+    dialog.add(Message("user", "sure?"))
+    await dialog.respond(SAMPLING, (1,))
+    return first
+
+
 GPT_OSS = "<|channel|>analysis<|message|>2, 2<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>"
 
 
@@ -304,14 +313,7 @@ GPT_OSS = "<|channel|>analysis<|message|>2, 2<|end|><|start|>assistant<|channel|
 def test_thoughts_in_the_marks_of_the_model_are_read_and_not_sent_back(text, read, back):
     """gpt-oss's template refuses a message with channels; others have the thought in a field."""
 
-    async def talk(dialog):
-        dialog.add(Message("user", "2+2?"))
-        first = await dialog.respond(SAMPLING, (0,))
-        dialog.add(Message("user", "sure?"))
-        await dialog.respond(SAMPLING, (1,))
-        return first
-
-    first, seen, _ = at(lambda request, before: completion(text), talk)
+    first, seen, _ = at(lambda request, before: completion(text), asks_twice)
     assert first.text == read
     assert roles(seen[1]) == [("user", "2+2?"), ("assistant", back), ("user", "sure?")]
 
@@ -332,14 +334,7 @@ BLOCKS = {
 def test_a_message_in_blocks_is_text_and_thought(blocks):
     content = [*BLOCKS[blocks], {"type": "text", "text": "It is "}, {"type": "text", "text": "4"}]
 
-    async def talk(dialog):
-        dialog.add(Message("user", "2+2?"))
-        first = await dialog.respond(SAMPLING, (0,))
-        dialog.add(Message("user", "sure?"))
-        await dialog.respond(SAMPLING, (1,))
-        return first
-
-    first, seen, _ = at(lambda request, before: completion(content), talk)
+    first, seen, _ = at(lambda request, before: completion(content), asks_twice)
     assert first.text == ("<think>2, 2</think>" if BLOCKS[blocks] else "") + "It is 4"
     assert roles(seen[1])[1] == ("assistant", "It is 4")
 
