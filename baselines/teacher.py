@@ -67,8 +67,8 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
     """
     if not isinstance(settings, TeacherSettings):
         raise ConfigError(
-            f"play_taught needs to know what the teacher sees, and {type(settings).__name__} does not say it: "
-            "derive it from TeacherSettings too (r3l.baselines.teacher)"
+            f"play_taught needs to know what the teacher sees, and {type(settings).__name__} does not say "
+            "it: derive it from TeacherSettings too (r3l.baselines.teacher)"
         )
     # Play first: a rollout's hint may come from any other one of its task.
     episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))

@@ -1,4 +1,4 @@
-"""Actions of numbers: gymnasium's Box, MultiBinary and MultiDiscrete spaces described to a model, and parsed."""
+"""Actions of numbers: gymnasium's Box, MultiBinary and MultiDiscrete spaces, described and parsed."""
 
 from __future__ import annotations
 

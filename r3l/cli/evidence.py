@@ -1,4 +1,4 @@
-"""Runs, probes and claims that both `r3l table` and `r3l figure` show, found by the options that they share."""
+"""Runs, probes and claims that `r3l table` and `r3l figure` show, found by their common options."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def after_thought(text: str) -> str:
 
 
 def without_thoughts(text: str) -> str:
-    """The text outside all thoughts of a response, as the next prompt has it; one that was cut off goes too."""
+    """The text outside all thoughts of a response, as the next prompt has it; a thought cut off goes too."""
     kept = ""
     found = split_thought(text)
     while found.thought is not None:

@@ -155,8 +155,8 @@ class Endpoint:
         if not self._cuts_prompts:
             self._cuts_prompts = True
             log.warning(
-                "the server counts %d prompt_tokens for a dialog of at least %d: it cuts long prompts, so the "
-                "model does not see all of them. Raise the server's context length (Ollama: "
+                "the server counts %d prompt_tokens for a dialog of at least %d: it cuts long prompts, so "
+                "the model does not see all of them. Raise the server's context length (Ollama: "
                 "OLLAMA_CONTEXT_LENGTH, 4096 by default), or lower sampling.max_context to it",
                 *(read, least),
             )

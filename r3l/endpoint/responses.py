@@ -269,7 +269,7 @@ class ChatAnswer(_Completion):
             @model_validator(mode="before")
             @classmethod
             def _without_blocks(cls, message: Any) -> Any:
-                """The message with one text and one thought instead of blocks (Mistral, Claude at gateways)."""
+                """The message with one text and one thought, not in blocks (Mistral, Claude at gateways)."""
                 if not isinstance(message, dict):
                     return message  # refused by the fields' types
                 for name in ("reasoning", "reasoning_content"):

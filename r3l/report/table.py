@@ -194,8 +194,8 @@ class Table:
         while sum(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
 
-        # Names of columns, a rule, then the sections: each a table of the same widths, for rich's cells cannot
-        # span columns as a title does.
+        # Names of columns, a rule, then the sections: each a table of the same widths, for rich's cells
+        # cannot span columns as a title does.
         if table.title:
             yield _plain(table.title, "bold")
         head = Section("", [{name: Cell(name, bold=True) for name in kept}])
