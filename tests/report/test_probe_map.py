@@ -249,6 +249,23 @@ def test_kept_success_needs_retried_successes():
     assert kept_success({}) is None
 
 
+def test_slopes_count_predicted_comparisons_only_if_there_are_some():
+    """Predicted: 0.5 per unit where no hints were made wrong. With the other two it is by hand:
+
+    x = 0, 0, 1, 1, 0, 0 and y = 0, 0, 0.5, 0.5, -0.75, -0.75: means 1/3 and -1/12; sum of products of
+    deviations 7/6, of squares 4/3, so 0.875.
+    """
+    right = rows((0, 0, 0), (0, 0, 0), (1, 0.5, 0), (1, 0.5, 0), part="map")
+    wrong = [row | {"feedback_corruption": 1.0} for row in rows((0, -0.75, 0), (0, -0.75, 0), part="map")]
+    first = rows((0, 9, 0), (1, 0, 0))
+    text = figure.slopes([*right, *wrong, *first], "early").splitlines()
+    assert text[0].startswith("slope, 6 predicted: +0.88 (")
+    assert text[1] == "slope, 4 of them, no hints made wrong: +0.50 (0.50 to 0.50)"
+    assert figure.slopes(right[:3], "early") == ""
+    alone = rows((0, 0, 0), (0, 0, 0), (1, 0.5, 0), (1, 0.5, 0))
+    assert figure.slopes(alone, "early") == "slope, all: +0.50 (0.50 to 0.50)"
+
+
 def test_the_stored_map_is_drawn_twice_alike(tmp_path):
     drawn = [figure.draw(read_map(), tmp_path / name / "map.png")[0].read_bytes() for name in ("a", "b")]
     assert drawn[0] == drawn[1]

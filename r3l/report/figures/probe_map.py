@@ -59,7 +59,7 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
             handles.append(Line2D([], [], marker="s", label="predicted before it was run", **dot))
         if wrong:
             dot |= {"markerfacecolor": "white"}
-            handles.append(Line2D([], [], marker="s", label="the same, hints wrong on purpose", **dot))
+            handles.append(Line2D([], [], marker="s", label="the same, hints made wrong on purpose", **dot))
         handles.append(Line2D([], [], color=style.GREY, label="line through all; band: 95 % of new ones"))
         style.legend(figure, handles)
         # Points have numbers, explained in the note, except the points of UNSEEN, which are too many.
@@ -84,12 +84,15 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
     number."""
     xs = [row["guided_minus_fresh"] for row in rows]
     reach = np.linspace(min(xs) - 0.03, max(xs) + 0.03, 50)
-    if (line := lines(rows).get(name)) is not None:
+    line = lines(rows).get(name)
+    if line is not None:
         band = [line.at(float(x)) for x in reach]
         ax.fill_between(
             reach, [b.low for b in band], [b.high for b in band], color=style.GREY, alpha=0.12, linewidth=0
         )
         ax.plot(reach, [b.value for b in band], color=style.GREY, linewidth=0.8)
+    box: dict[str, Any] = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
+    ax.text(0.03, 0.03, slopes(rows, name), transform=ax.transAxes, va="bottom", fontsize=6, bbox=box)
     ax.axhline(0, color=style.GREY, linewidth=0.5, linestyle=":")
     number = 0
     for row in rows:
@@ -122,6 +125,24 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
     ax.set(title=TITLES[name], xlabel="guided minus fresh, base checkpoint")
     ax.grid(axis="both")
     ax.set_axisbelow(True)
+
+
+def slopes(rows: Sequence[Comparison], name: str) -> str:
+    """Slopes of the difference ``name`` with 95 % intervals, one text line each.
+
+    If some of ``rows`` were predicted before they were run, only those count, since the others raised the
+    question: all of them, and those whose hints were not made wrong on purpose. "" if too few rows give a
+    line.
+    """
+    predicted = [row for row in rows if row["part"] == UNSEEN]
+    right = [row for row in predicted if not _misled(row)]
+    groups = {f"{len(predicted)} predicted": predicted, f"{len(right)} of them, no hints made wrong": right}
+    texts = []
+    for label, group in (groups if predicted else {"all": rows}).items():
+        if (line := lines(group).get(name)) is not None:
+            low, high = line.slope_bounds
+            texts.append(f"slope, {label}: {line.slope:+.2f} ({low:.2f} to {high:.2f})")
+    return "\n".join(texts)
 
 
 def _misled(row: Comparison) -> bool:
