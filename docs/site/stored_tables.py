@@ -20,7 +20,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import ALL, Bench, common_seeds, read_runs, whole, with_further
+from r3l.report.frame import ALL, Bench, common_seeds, mean_tokens, read_runs, whole, with_further
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.registered import (
@@ -31,6 +31,7 @@ from r3l.report.registered import (
     registered_rows,
     registered_table,
 )
+from r3l.report.teachers import TeacherRow, teacher_rows
 from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
@@ -122,7 +123,13 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
         rows.setdefault("at equal rates, 95 % interval", {})[env_label(row.env)] = equal.text
         if equal.verdict != row.verdict:
             rows["verdict"][env_label(row.env)] = f"inconclusive ({equal.reason})"
-    rows["verdict"] = rows.pop("verdict", {})  # the last row
+    rows["verdict"] = rows.pop("verdict", {})  # the last row but for the budgets
+    for method in (of_plan.against, of_plan.method):
+        name = f"{method_label(method)}: thousand tokens sampled, scored, trained"
+        for env, seeds in whole(runs[runs.method == method]).groupby("env"):
+            counts = mean_tokens(seeds).values()
+            if None not in counts:
+                rows.setdefault(name, {})[env_label(env)] = ", ".join(f"{n / 1000:.0f}" for n in counts)
     return _pipes({name: cells for name, cells in rows.items() if cells})
 
 
@@ -319,6 +326,44 @@ def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
     return _pipes(rows)
 
 
+def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
+    """What teachers make of successes and failures: in stored runs, and in probes of their base models.
+
+    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval.
+    """
+    nano = runs[runs.tier == of_plan.tier]
+    benches = set(zip(nano.env, nano.model, strict=True))
+    probed = [
+        probe
+        for probe in probes.read_folders([STORED])
+        if probe["tier"] == of_plan.tier and (probe["env"], probe["model"]["name"]) in benches
+    ]
+    rows: Rows = {}
+    for row in teacher_rows(nano, probed):
+        name = row.label.replace(f"Probe of {row.model}: ", "probe, ")
+        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row)
+    return _pipes(rows)
+
+
+def _teacher(row: TeacherRow) -> dict[str, str]:
+    """The cells of one teacher; empty where nothing was measured."""
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    bounds = "" if row.low is None else f" ({row.low:+.3f} to {row.high:+.3f})"
+    return {
+        "D successes": number(row.solved, "+.3f"),
+        "D failures": number(row.failed, "+.3f"),
+        "difference": number(row.difference, "+.3f") + bounds,
+        "feedback": number(row.fed, ".2f"),
+        "gradient": number(row.grad_share, ".2g"),
+        "cosine": number(row.grad_cosine, "+.2f"),
+        "test success": number(row.success, ".3f"),
+        "verdict": row.verdict,
+    }
+
+
 def _arm(seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
     """Of GRPO the mean success, of others the paired difference to it; of few seeds its values."""
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
@@ -346,6 +391,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
     "arms": arms,
     "core": core,
     "summary": summary,
+    "teachers": teachers,
 }
 OF_VERDICTS: dict[str, Callable[[Sequence[ClaimVerdict], Registered], str]] = {
     "claims": every_claim,

@@ -35,9 +35,10 @@ NOTE = (
     "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "
     "successes minus D on failures, with its 95 % interval over training seeds (means over updates), or "
     "over a probe's tasks. Blind teacher: the interval includes 0, so the method is not ranked. Rank: by "
-    "test success, among the methods of the environment whose teachers tell successes from failures. Hint "
-    "in prompt: share of teachers' prompts that contain it. Gradient: the teacher's share of its squared "
-    "norm, and the cosine with the rest."
+    "test success, among two or more methods of the environment whose teachers tell successes from failures. "
+    "Hint in prompt: share of teachers' prompts that contain it. Feedback: share of hints that are feedback "
+    "on a failure, not a solved attempt; successes read none, so between 0 and 1 the difference also "
+    "compares hints. Gradient: the teacher's share of its squared norm, and the cosine with the rest."
 )
 
 
@@ -52,11 +53,14 @@ class TeacherRow:
     - ``over``, ``count``: unit of the interval's sample (``seeds`` or ``tasks``), and their number
     - ``label``: the method's printed name, or which probe it is
     - ``shown``: share of the teacher's prompts that contain the hint
+    - ``fed``: share of the hints that are feedback on a failure, where the others are solved attempts; None
+      if the hints are of one other kind. Feedback is for failures alone, so above 0 and below 1
+      ``difference`` compares the kinds of hint too
     - ``grad_share``, ``grad_cosine``: the teacher's share in the gradient of training, and the cosine between
       its part and the rest; None if not recorded
     - ``success``: mean test success of a method
     - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,
-      such as ``1 of 3``
+      such as ``1 of 3``; None if it is the only one
     """
 
     tier: str
@@ -67,6 +71,7 @@ class TeacherRow:
     over: str
     count: int
     shown: float | None
+    fed: float | None
     solved: float | None
     failed: float | None
     difference: float | None
@@ -126,7 +131,7 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
             (row.success for row in ordered if row.sees and row.success is not None), reverse=True
         )
         for row in ordered:
-            if row.sees and row.success is not None:
+            if row.sees and row.success is not None and len(scores) > 1:
                 row = replace(row, rank=f"{scores.index(row.success) + 1} of {len(scores)}")
             ranked.append(row)
     return ranked
@@ -147,10 +152,11 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
     # The interval is over seeds; the share of prompts with the hint is over all prompts together.
     differences = by_seed("teacher/gap_difference")
     interval = t_interval(differences) if differences else None
-    contexts, shown = (
-        sum(step[f"teacher/{name}"] for steps in steps_S for step in steps)
-        for name in ("contexts", "with_feedback")
+    contexts, shown, feedback, solutions = (
+        sum(step.get(f"teacher/{name}", 0) for steps in steps_S for step in steps)
+        for name in ("contexts", "with_feedback", "by_feedback", "by_solution")
     )
+    hints = feedback + solutions
     return TeacherRow(
         *bench,
         label=seeds.iloc[0].label,
@@ -158,6 +164,7 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
         over="seeds",
         count=len(differences) or len(seeds),
         shown=shown / contexts if contexts else None,
+        fed=feedback / hints if hints else None,
         solved=mean("teacher/gap_success"),
         failed=mean("teacher/gap_failure"),
         difference=None if interval is None else interval.mean,
@@ -186,6 +193,7 @@ def _of_probe(probe: Content) -> Iterator[TeacherRow]:
                 over="tasks",
                 count=max(found[solved]["tasks"], found[failed]["tasks"]),
                 shown=found[shown]["value"] if shown else None,
+                fed=None,
                 solved=found[solved]["value"],
                 failed=found[failed]["value"],
                 difference=found[difference]["value"],
@@ -215,6 +223,7 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
             Column("method, or teacher of a probe", lambda row: row.label),
             Column("over", lambda row: f"{row.count} {row.over}", no_wrap=True),
             Column("hint in prompt", lambda row: row.shown, ".2f"),
+            Column("feedback", lambda row: row.fed, ".2f", drop=4),
             Column("D successes", lambda row: row.solved, "+.3f", drop=3),
             Column("D failures", lambda row: row.failed, "+.3f", drop=3),
             Column("difference", difference, right=True, no_wrap=True),

@@ -48,7 +48,7 @@ def test_what_registry_and_stored_runs_say_is_in_the_row(runs):
         "grpo": ["", "", "8/8", "1", "[code](../baselines/grpo.py)"],
         "sdar": [
             *("solved attempt, else feedback", "environment", "8/8", "none"),
-            "[7 points](../baselines/teacher_gated.py)",
+            "[9 points](../baselines/teacher_gated.py)",
         ],
         "rltf_sd": ["critique", "self", "16/8", "none", "[code](../baselines/rltf.py)"],
     }

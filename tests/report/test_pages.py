@@ -38,6 +38,28 @@ def test_tables_of_made_up_runs(tmp_path):
         compared["R3L minus GRPO, paired by seed"] == "+0.250"
         and compared["verdict"] == "2 more seeds are due"
     )
+    assert compared["R3L: thousand tokens sampled, scored, trained"] == "40, 0, 30"
+
+
+def test_teachers_of_made_up_runs(tmp_path):
+    """Successes minus failures 0.1, 0.2, 0.3: 0.2 +- 4.303 x 0.1 / sqrt(3). A quarter of hints is feedback."""
+    for seed, solved in enumerate((0.2, 0.3, 0.4)):
+        gaps = {"gap_success": solved, "gap_failure": 0.1, "gap_difference": solved - 0.1, "grad_share": 1.0}
+        counts = {"contexts": 4, "with_feedback": 4, "by_solution": 3, "by_feedback": 1}
+        metrics = {"step": 1} | {f"teacher/{name}": n for name, n in (gaps | counts).items()}
+        write_run(tmp_path, "sdpo", seed, [1], [0], steps=[metrics])
+    header, _, *rows = block("teachers", read_runs(find_runs(tmp_path)))
+    (row,) = [cells for name, *cells in rows if name == "ALFWorld: sdpo (3 seeds)"]
+    assert dict(zip(header[1:], row, strict=True)) == {
+        "D successes": "+0.300",
+        "D failures": "+0.100",
+        "difference": "+0.200 (-0.048 to +0.448)",
+        "feedback": "0.25",
+        "gradient": "1",
+        "cosine": "",
+        "test success": "0.500",
+        "verdict": "blind teacher",
+    }
 
 
 def test_the_summary_compares_at_the_rate_of_grpo(tmp_path):

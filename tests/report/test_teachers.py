@@ -30,7 +30,10 @@ def taught(tmp_path):
     for seed in range(3):
         write_run(tmp_path, "grpo", seed, [1], [0])
         lead = 0.2 + 0.1 * seed  # 0.2, 0.3, 0.4
-        steps = [step(1, lead + 0.1, 0.1, grad_share=0.2), step(2, lead - 0.1, -0.1, shown=2)]
+        steps = [
+            step(1, lead + 0.1, 0.1, grad_share=0.2, by_solution=4),
+            step(2, lead - 0.1, -0.1, shown=2, by_solution=2, by_feedback=2),
+        ]
         write_run(tmp_path, "sdar", seed, [1], [0], steps=steps)
         write_run(tmp_path, "rlsd", seed, [1], [1], steps=[step(1, lead, 0)])
         write_run(tmp_path, "sdpo", seed, [1], [1], steps=[step(1, (-0.2, 0.0, 0.2)[seed], 0)])
@@ -73,7 +76,8 @@ def test_differences_are_means_over_updates_then_over_seeds(taught):
     assert (sdar.solved, sdar.failed, sdar.difference) == pytest.approx((0.3, 0.0, 0.3))
     half = 4.3027 * 0.1 / 3**0.5  # t of two degrees of freedom
     assert (sdar.low, sdar.high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-4)
-    assert (sdar.shown, sdar.grad_share, sdar.grad_cosine) == (6 / 8, pytest.approx(0.2), None)
+    assert (sdar.shown, sdar.fed) == (6 / 8, 1 / 4)
+    assert (sdar.grad_share, sdar.grad_cosine) == (pytest.approx(0.2), None)
     assert (sdar.success, sdar.count) == (0.5, 3)
     (line,) = teacher_table([replace(sdar, grad_share=5.2e-5)]).sections[0].rows
     assert line["gradient share"].text == "5.2e-05"  # a small share is not 0
@@ -82,6 +86,12 @@ def test_differences_are_means_over_updates_then_over_seeds(taught):
 def test_a_method_is_ranked_only_if_its_teacher_is_not_blind(taught):
     rows = {row.method: row.verdict for row in teacher_rows(read_runs(find_runs(taught)))}
     assert rows == {"rlsd": "1 of 2", "sdar": "2 of 2", "sdpo": "blind teacher", "agentopsd": "needs 3 seeds"}
+
+
+def test_one_method_alone_has_no_rank(taught):
+    runs = read_runs(find_runs(taught))
+    (row,) = teacher_rows(runs[runs.method == "rlsd"])
+    assert (row.rank, row.verdict, row.fed) == (None, "tells them apart", None)
 
 
 @pytest.mark.parametrize(
