@@ -14,8 +14,9 @@ import torch
 from r3l.local.cpu import return_freed_memory
 
 STATUS = Path("/proc/self/status")
-PRODUCTS = 10  # timed matrix products
+TIMES = 10  # timed matrix products, or copies
 SIDE = {"cuda": 8192, "cpu": 1024}  # rows of the matrices: larger than any cache
+COPIED = {"cuda": 2**30, "cpu": 2**28}  # bytes: larger than any cache
 
 
 def clock() -> float:
@@ -64,9 +65,20 @@ def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
     for _ in range(3):
         a @ b
     began = clock()
-    for _ in range(PRODUCTS):
+    for _ in range(TIMES):
         a @ b
-    return PRODUCTS * 2 * side**3 / (clock() - began)
+    return TIMES * 2 * side**3 / (clock() - began)
+
+
+def bandwidth_of(device: torch.device) -> float:
+    """Bytes per second that a copy within the memory of ``device`` reads and writes, measured now."""
+    source = torch.zeros(COPIED[device.type], dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
+    target.copy_(source)
+    began = clock()
+    for _ in range(TIMES):
+        target.copy_(source)
+    return TIMES * 2 * source.nbytes / (clock() - began)
 
 
 def machine() -> dict[str, Any]:

@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
+from unittest.mock import patch
 
 import numpy as np
 
-from r3l.bench.measuring import clock, machine, matrix_rate_of
+from r3l.bench.measuring import bandwidth_of, clock, machine, matrix_rate_of
+from r3l.bench.products import ProductCounter
 from r3l.bench.stopwatch import timing
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
+from r3l.core.policy import Phase
 from r3l.core.task import Task
 from r3l.local.cpu import use_onednn
 from r3l.local.engine import collect, score, trainer_of
+from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session, policy_of
 from r3l.local.training.trainer import Trainer
 
 Arm = Literal["packed", "transformers"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 Report = dict[str, Any]
+# Parts of a step that multiply matrices: sampling by purpose, scoring of teachers' contexts, the update.
+PARTS = (*map(str, Phase), "score", "update")
 
 
 def bench_step(run: Run, repeats: int) -> Report:
@@ -33,8 +39,10 @@ def bench_step(run: Run, repeats: int) -> Report:
 
     Returns ``arms`` (by pass: medians of seconds, tokens and rollouts), ``seconds`` of a step with the packed
     pass, ``seconds_ratio`` (transformers over packed), ``phases`` (seconds by phase of the packed pass, from
-    further steps that are not timed as a whole), and a description of the machine. The weights are the same
-    in every step. Raises ConfigError for compute=vllm, else ConfigError or CheckpointError as
+    further steps that are not timed as a whole), ``limits`` (of the packed pass: what each part of step 1
+    needs of this machine, :meth:`_ArmBench.limits`), and a description of the machine: ``flop_per_s`` of a
+    large product of matrices, ``bytes_per_s`` of a large copy, and others. The weights are the same in every
+    step. Raises ConfigError for compute=vllm, else ConfigError or CheckpointError as
     r3l.local.session.open_session does.
     """
     if run.compute == "vllm":
@@ -60,6 +68,7 @@ def bench_step(run: Run, repeats: int) -> Report:
             medians[arm] = {name: float(np.median([step[name] for step in of_arm])) for name in of_arm[0]}
         device = session.model.device
         dtype = session.model.dtype
+        rates = {"flop_per_s": matrix_rate_of(device, dtype), "bytes_per_s": bandwidth_of(device)}
         return {
             "cell": run.cell,
             "device": str(device),
@@ -69,7 +78,8 @@ def bench_step(run: Run, repeats: int) -> Report:
             "arms": medians,
             "seconds_ratio": ratio_of(steps["transformers"], steps["packed"]),
             "phases": benches["packed"].phases(repeats),
-            "flop_per_s": matrix_rate_of(device, dtype),
+            "limits": benches["packed"].limits(steps["packed"][0], **rates),
+            **rates,
             "machine": machine(),
         }
 
@@ -96,12 +106,13 @@ class _ArmBench:
         self._weights = {name: value.clone() for name, value in session.model.state_dict().items()}
 
     def step(self, number: int) -> Report:
-        """Seconds of collecting and of training in step ``number``, and its rollouts and tokens."""
+        """Seconds of collecting, training and their parts in step ``number``, and its rollouts and tokens."""
         trainer = self._trainer()
         began = clock()
         collected = collect(self._session, self._method, self._tasks, number)
         middle = clock()
         score(self._session, trainer, collected.groups)
+        scored = clock()
         metrics = trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
         ended = clock()
         self._session.model.load_state_dict(self._weights)
@@ -109,6 +120,9 @@ class _ArmBench:
             "seconds/collect": middle - began,
             "seconds/train": ended - middle,
             "seconds/step": ended - began,
+            **{f"seconds/{phase}": collected.metrics.get(f"seconds/{phase}", 0.0) for phase in Phase},
+            "seconds/score": scored - middle,
+            "seconds/update": ended - scored,
             "tokens/generated": collected.ctx.counters["tokens/generated"],
             "rollouts": collected.ctx.counters["rollouts"],
             "logprob_mismatch/mean": metrics.get("logprob_mismatch/mean", 0.0),
@@ -131,6 +145,42 @@ class _ArmBench:
             )
         names = sorted({name for step in steps for name in step})
         return {name: float(np.median([step.get(name, 0.0) for step in steps])) for name in names}
+
+    def limits(self, taken: Report, flop_per_s: float, bytes_per_s: float) -> dict[str, Report]:
+        """Products of matrices in step 1 by part (PARTS), and their shares of this machine's rates.
+
+        ``taken``: seconds of that step (:meth:`step`). Each part has ``flop``, ``bytes``, ``seconds``,
+        ``share_of_matrix_rate`` (flop / seconds / ``flop_per_s``) and ``share_of_bandwidth``. The latter may
+        exceed 1 if weights stay in the processor's cache. A part without a product (see ProductCounter) is
+        left out.
+        """
+        counters = {part: ProductCounter() for part in PARTS}
+        trainer = self._trainer()
+        policy = self._session.policy
+        sample = policy.sample
+
+        def counted(requests: list[GenerationRequest]) -> None:
+            with counters[requests[0].sampling.phase]:
+                sample(requests)
+
+        with patch.object(policy, "sample", counted):
+            collected = collect(self._session, self._method, self._tasks, 1)
+        with counters["score"]:
+            score(self._session, trainer, collected.groups)
+        with counters["update"]:
+            trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
+        self._session.model.load_state_dict(self._weights)
+        return {
+            part: {
+                "flop": counter.flop,
+                "bytes": counter.bytes,
+                "seconds": taken[f"seconds/{part}"],
+                "share_of_matrix_rate": counter.flop / flop_per_s / taken[f"seconds/{part}"],
+                "share_of_bandwidth": counter.bytes / bytes_per_s / taken[f"seconds/{part}"],
+            }
+            for part, counter in counters.items()
+            if counter.flop
+        }
 
     def _trainer(self) -> Trainer:
         """A new trainer for every step: optimiser moments would differ between the arms."""

@@ -6,8 +6,10 @@ import signal
 import time
 
 import pytest
+import torch
 from program import Program
 
+from r3l.bench.products import ProductCounter
 from r3l.bench.step import ratio_of
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
@@ -68,6 +70,36 @@ def test_a_step_by_phase_and_beside_transformers(tmp_path, capsys):
         "train/optimiser",
     ):
         assert report["phases"][phase] > 0
+
+    # Each part's seconds, products and share of the rates that the same run measured.
+    times = {part: packed[f"seconds/{part}"] for part in ("rollout", "feedback", "retry", "score", "update")}
+    assert times["feedback"] == times["retry"] == 0 and times["rollout"] < packed["seconds/collect"]
+    assert times["score"] + times["update"] == pytest.approx(packed["seconds/train"])
+    assert set(report["limits"]) == {"rollout", "update"}  # of GRPO
+    for part, found in report["limits"].items():
+        assert found["seconds"] == times[part]  # medians of one step
+        assert found["share_of_matrix_rate"] * found["seconds"] * report["flop_per_s"] == pytest.approx(
+            found["flop"]
+        )
+        assert found["share_of_bandwidth"] * found["seconds"] * report["bytes_per_s"] == pytest.approx(
+            found["bytes"]
+        )
+    # No fewer than 2 a weight for each sampled token.
+    assert report["limits"]["rollout"]["flop"] > 2 * 1_000_000 * packed["tokens/generated"]
+
+
+@pytest.mark.parametrize("grad", [torch.inference_mode, torch.enable_grad])
+def test_products_are_counted_by_hand(grad):
+    """(3, 4) by (4, 5): 2 x 60 operations; 12 + 20 + 5 (bias) + 15 numbers of 4 bytes."""
+    layer = torch.nn.Linear(4, 5)
+    counter = ProductCounter()
+    with counter, grad():
+        out = layer(torch.ones(3, 4)).relu()
+    assert counter.flop == 120 and counter.bytes == 4 * 52
+    if out.requires_grad:  # the weight's gradient is a product too: (5, 3) by (3, 4)
+        with counter:
+            out.sum().backward()
+        assert counter.flop == 240 and counter.bytes == 4 * (52 + 15 + 12 + 20)
 
 
 def test_seconds_are_charged_to_the_innermost_phase(monkeypatch):
