@@ -26,18 +26,17 @@ def test_the_notebook_shows_what_r3l_does_and_costs(tmp_path, monkeypatch):
     assert len(notebook.cells) <= 15
     stored = [shown(one) for one in notebook.cells if one.cell_type == "code"]
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    attempt, group, trained, cost, drawn, compared = [
+    attempt, group, published, trained, cost, drawn, compared = [
         one for one in notebook.cells if one.cell_type == "code"
     ]
     assert "(the pivot)" in shown(attempt) and "(the pivot)" not in shown(group)
+    assert "What trains" in shown(published) and "boxed{110}" in shown(published)
     for method in ("grpo", "r3l"):
         assert f"{method}: success 0." in shown(trained)
         assert (tmp_path / f"results/{cell('math', method)}/seed0/evaluation.json").is_file()
     assert any("image/png" in output.get("data", {}) for output in drawn.outputs)
-    of_stored_runs = [shown(one) for one in (attempt, group, cost, compared)]
-    assert of_stored_runs == [stored[0], stored[1], stored[3], stored[5]], (
-        "its outputs are of other stored runs"
-    )
+    of_stored_runs = [shown(one) for one in (attempt, group, published, cost, compared)]
+    assert of_stored_runs == [*stored[:3], stored[4], stored[6]], "its outputs are of other stored runs"
 
 
 def test_the_notebooks_last_text_says_what_its_tables_say():
@@ -110,7 +109,7 @@ def test_the_notebooks_text_on_costs_says_what_its_table_says():
         .mean()
     )
     ours, theirs = means.loc["r3l"], means.loc["grpo"].fillna(0)
-    text = words(6)
+    text = words(8)
     assert "R3L gets no more rollouts than GRPO" in text and (ours.rollouts <= theirs.rollouts).all()
     assert "so it takes fewer turns" in text
     assert (ours.env_steps / ours.rollouts < theirs.env_steps / theirs.rollouts).all()
