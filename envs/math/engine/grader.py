@@ -20,6 +20,8 @@ from types import FrameType
 from typing import Literal
 
 from r3l.envs.math.engine.guards import bases_agree, parsed, refused_by
+from r3l.envs.math.engine.intervals import as_intervals
+from r3l.envs.math.engine.normalize import normalize
 from r3l.envs.math.engine.plain_comparison import canonical, same_word
 from r3l.envs.math.engine.units import equal_numbers, readings
 
@@ -61,7 +63,9 @@ def grade(gold: str, answer: str | None) -> MathGrade:
 
     # What math-verify accepts, as written or normalized, is right unless a guard refuses it.
     readable = False
-    for one, other in dict.fromkeys([*readings(gold, text), (gold, text)]):
+    pairs = [*readings(gold, text), (gold, text)]
+    pairs += as_intervals(normalize(gold), normalize(text))
+    for one, other in dict.fromkeys(pairs):
         expected = parsed(one)
         given = parsed(other)
         if expected and given:

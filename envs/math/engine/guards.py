@@ -215,12 +215,12 @@ def _value(parsed: Any) -> Any:
 
 
 GUARDS: dict[str, Callable[[str, str], bool]] = {
+    "units": measures_differ,
     "numbers": numbers_differ,
     "bases": bases_differ,
     "side by side": numbers_side_by_side,
     "brackets": brackets_differ,
     "scales": scales_differ,
-    "units": measures_differ,
     "half of day": halves_of_day_differ,
     "case": case_differs,
     "rounding": beyond_rounding,

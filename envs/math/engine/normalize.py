@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
+from math import isqrt
 
 from r3l.envs.math.engine.latex import as_latex, without_layout
 from r3l.envs.math.engine.numerals import number_in_words, with_base
@@ -52,6 +53,9 @@ _ORDINAL = re.compile(
     r"(?<=\d)(?: ?[\^-])? ?\{? ?(?:\\(?:text|textrm|mathrm|mbox|textsuperscript) ?\{ ?)?"
     r"(?:st|nd|rd|th)(?![A-Za-z])[ }]*"
 )
+# \sqrt{-4}, where nothing after or before it takes a part of the product \sqrt{4} i
+_IMAGINARY = re.compile(r"(?<!/)(?<!/ )\\sqrt\{ ?- ?(\d{1,30}) ?\}(?! ?[\^!])")
+_FUNCTION = re.compile(r"\\(?!(?:sqrt|frac|cdot|times|pm|mp|pi)(?![A-Za-z]))[A-Za-z]")
 
 
 @lru_cache(maxsize=20_000)
@@ -83,6 +87,8 @@ def normalize(text: str) -> str:
     text = _DEGREES.sub(r"^{\\circ}", _ANGLE.sub(r"\1^{\\circ}", text))
     text = _ORDINAL.sub(" ", text).strip()
     text = with_base(number_in_words(text))
+    if not _FUNCTION.search(text):
+        text = _IMAGINARY.sub(_imaginary, text).strip()
 
     # math-verify does not take a set with one pair for equal to the pair.
     if enclosing(text) in SETS:
@@ -90,6 +96,17 @@ def normalize(text: str) -> str:
         if (enclosing(inner) or ("", ""))[0] in ("(", "["):
             return inner
     return text
+
+
+def _imaginary(root: re.Match[str]) -> str:
+    r"""\sqrt{-4} as 2 i, \sqrt{-3} as \sqrt{3} i, with a sign of multiplication after another factor."""
+    whole = isqrt(int(root[1]))
+    if whole**2 != int(root[1]):
+        return f"\\sqrt{{{root[1]}}} i"
+    if whole == 1:
+        return " i"
+    follows = re.search(r"[\w)}] ?\Z", root.string[: root.start()])
+    return f"\\cdot {whole} i" if follows else f"{whole} i"
 
 
 def _in_digits(scaled: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ import re
 
 from r3l.envs.math.engine.latex import TEXT
 
-# --- Words, from zero to ninety-nine, and their ordinals.
+# --- Words, and their ordinals.
 
 SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -23,25 +23,64 @@ _ORDINALS = {
     "ninth": "nine",
     "twelfth": "twelve",
 }
+_UNITS = {word: value for value, word in enumerate(SMALL)}
+_TENS = {word: 10 * value for value, word in enumerate(TENS, 2)}
+_THOUSANDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
 def number_in_words(text: str) -> str:
-    """A text that is one number in words, from zero to ninety-nine, in digits; other texts unchanged.
+    """A text that is one whole number in words, below 10^15, in digits; other texts unchanged.
 
-    Ordinals too: ``24`` for twenty-four and for twenty-fourth.
+    Ordinals too: ``24`` for twenty-four and for twenty-fourth. Not read are fractions and ordinals of a
+    hundred and more alone (a hundredth may be 1/100), and words with commas, which may be a list.
     """
-    *tens, last = re.split("[ -]", text.casefold())
-    cardinal = _ORDINALS.get(last) or re.sub("ieth$", "y", last).removesuffix("th")
-    if not tens and cardinal in TENS:
-        return str(20 + 10 * TENS.index(cardinal))
-    if cardinal not in SMALL or len(tens) > 1:
-        return text
-    value = SMALL.index(cardinal)
-    if tens:
-        if tens[0] not in TENS or not 0 < value < 10:
-            return text
-        value += 20 + 10 * TENS.index(tens[0])
-    return str(value)
+    *words, last = re.split("[ -]", text.casefold())
+    last = _ORDINALS.get(last) or (re.sub("ieth$", "y", last) if last.endswith("ieth") else _without_th(last))
+    value = _value_of_words([*words, last])
+    return text if value is None else str(value)
+
+
+def _without_th(word: str) -> str:
+    """The cardinal of an ordinal below a hundred; other words unchanged."""
+    cardinal = word.removesuffix("th")
+    return cardinal if cardinal in _UNITS else word
+
+
+def _value_of_words(words: list[str]) -> int | None:
+    """The number that cardinal words name, such as two hundred and five thousand; None if it is no number."""
+    if words[0] == "a" and words[1:2] and words[1] in ("hundred", *_THOUSANDS):
+        words = ["one", *words[1:]]
+    total = 0  # of the groups that end with thousand, million ...
+    smallest = 10**15  # scale of the last of them
+    group = 0  # below 1,000, or up to 99 hundred
+    room = 10**4  # the next word of this group has to be smaller
+    for position, word in enumerate(words):
+        after = words[position - 1] if position else ""
+        if word == "and":
+            if after not in ("hundred", *_THOUSANDS) or position + 1 == len(words):
+                return None
+        elif word in _TENS or word in _UNITS:
+            value = _TENS.get(word) or _UNITS[word]
+            # Zero stands alone; after tens only one to nine may follow.
+            if value == 0 and len(words) > 1 or value >= room:
+                return None
+            group += value
+            room = 10 if word in _TENS else 0
+        elif word == "hundred":
+            if not 0 < group < (10 if total else 100) or after == "and":
+                return None
+            group *= 100
+            room = 100
+        elif word in _THOUSANDS:
+            if not 0 < group < 1000 or _THOUSANDS[word] >= smallest or after == "and":
+                return None
+            smallest = _THOUSANDS[word]
+            total += group * smallest
+            group = 0
+            room = 10**4
+        else:
+            return None
+    return total + group
 
 
 # --- Bases: one spelling, and its parts.

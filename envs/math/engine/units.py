@@ -1,7 +1,8 @@
-"""Units and percentages: whether they count depends on the other answer.
+"""Units, currencies and percentages: whether they count depends on the other answer.
 
-``18 dollars`` is right for 18 and 18 for ``18 dollars``, but no answer in another unit. ``12.5%`` is right
-for 12.5 and for 0.125.
+``18 dollars`` and ``\\$18`` are right for 18, and 18 for ``18 dollars``, but no answer in another unit. Only
+dollars and cents are converted: ``50 cents`` is right for ``\\$0.50``, not for 0.5. ``12.5%`` is right for
+12.5 and for 0.125.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from r3l.envs.math.engine.normalize import normalize
 from r3l.envs.math.engine.numerals import SMALL, TENS
 from r3l.envs.math.engine.plain_comparison import number, numbers_equal
 
-_CURRENCY = "€£¥₹¢"
+_CURRENCIES = {"€": "euro", "£": "lb", "¥": "yen", "₹": "rupee", "¢": "cent"}  # lb is also "pound"
+_CURRENCY = "".join(_CURRENCIES)
+_BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _NUMBER_PART = re.compile(r"(?:[-+*/().,\d\s{}^\[\]]|\\(?:frac|sqrt|pi|times|cdot|circ)(?![A-Za-z]))*")
 _UNIT_FRACTION = re.compile(r"\\frac\{ ?([A-Za-z][A-Za-z \d^{}]*)\}\{ ?([A-Za-z][A-Za-z \d^]*)\}")
 _EXPONENT = re.compile(r"\^ ?(?:\{ ?-?\d ?\}|-?\d)|(?<=m)[23](?![\w])")
@@ -78,7 +81,8 @@ _ABBREVIATIONS = {
 # Units that a reader tells apart for certain. A product or quotient of units is not judged.
 MEASURES = {
     *("mm", "cm", "m", "km", "in", "ft", "yd", "mi", "mg", "g", "kg", "lb", "oz", "ml", "l"),
-    *("ms", "s", "min", "h", "day", "week", "month", "year", "dollar", "cent", "deg", "rad"),
+    *("ms", "s", "min", "h", "day", "week", "month", "year", "deg", "rad"),
+    *("dollar", "cent", "euro", "yen", "rupee"),
 }
 _ENDS_WITH_TEXT = re.compile(TEXT.pattern + r"[\s^{}\d]*\Z")
 _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
@@ -87,10 +91,19 @@ _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 def readings(gold: str, answer: str) -> list[tuple[str, str]]:
     """Pairs (gold, answer) of normalized texts without units and percent signs; one equal pair is enough.
 
-    Units are dropped if only one side has one, or both have the same. A percentage compared with a plain
-    number has two readings, the number before the sign and its hundredth: data sets print 12.5 % as 12.5 or
-    as 0.125.
+    Units are dropped if only one side has one, or both have the same; cents become dollars if the other side
+    has dollars. A percentage compared with a plain number has two readings, the number before the sign and
+    its hundredth: data sets print 12.5 % as 12.5 or as 0.125. Empty if the units certainly differ.
     """
+    units = _measures(gold, answer)
+    if set(units) == {"dollar", "cent"}:
+        bare_gold, _, bare_answer, _ = _split_units(normalize(gold), normalize(answer))
+        if units[0] == "cent":
+            return [(_hundredth(bare_gold), bare_answer)]
+        return [(bare_gold, _hundredth(bare_answer))]
+    if measures_differ(gold, answer):
+        return []
+
     gold = normalize(gold)
     answer = normalize(answer)
     bare_gold, gold_percent = _without_percent(gold)
@@ -129,13 +142,35 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
 
 
 def measures_differ(gold: str, answer: str) -> bool:
-    """True if both texts are numbers with a unit of MEASURES, squared or cubed or not, and these differ.
+    r"""True if both texts are numbers with a unit of MEASURES, squared or cubed or not, and these differ.
 
-    A guard: math-verify ignores units, so it takes 5 m for 5 cm.
+    A currency sign is a unit, and a percent sign differs from every unit. A guard: math-verify ignores them
+    all, so it takes 5 m for 5 cm, and 5 cents for \$5.
     """
+    of_gold, of_answer = _measures(gold, answer)
+    return "" not in (of_gold, of_answer) and of_gold != of_answer
+
+
+def _measures(gold: str, answer: str) -> tuple[str, str]:
+    """The unit of MEASURES or the percent sign in each of two answers as written; "" if it has none."""
     _, of_gold, _, of_answer = _split_units(normalize(gold), normalize(answer))
-    measured = all(re.sub(r" \^-?\d\Z", "", unit) in MEASURES for unit in (of_gold, of_answer))
-    return measured and of_gold != of_answer
+    return _measure(gold, of_gold), _measure(answer, of_answer)
+
+
+def _measure(text: str, unit: str) -> str:
+    """``unit``, the word after the number in ``text``, if it is one of MEASURES; else a sign's, or ""."""
+    plain = normalize(text)
+    if _without_percent(plain)[1]:
+        return "%"
+    if unit or not re.search(r"\d", plain):
+        return unit if re.sub(r" \^-?\d\Z", "", unit) in MEASURES else ""
+    if plain.endswith("^{\\circ}"):
+        return "deg"
+    # A dollar sign has a backslash, or has no second one that would close a formula.
+    signs = [name for sign, name in _CURRENCIES.items() if sign in text]
+    if "\\$" in text or len(_BARE_DOLLAR.findall(text)) % 2:
+        signs.append("dollar")
+    return signs[0] if len(signs) == 1 else ""
 
 
 def _split_units(gold: str, answer: str) -> tuple[str, str, str, str]:
