@@ -7,6 +7,7 @@ from the same addresses and start from the same weights, so they play the same e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal, get_args
 from unittest.mock import patch
@@ -30,8 +31,9 @@ from r3l.local.training.trainer import Trainer
 Arm = Literal["packed", "transformers"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 Report = dict[str, Any]
-# Parts of a step that multiply matrices: sampling by purpose, scoring of teachers' contexts, the update.
-PARTS = (*map(str, Phase), "score", "update")
+# Parts of a step that multiply matrices: scoring of teachers' contexts and the update, sampling by purpose.
+PARTS = ("score", "update")
+SAMPLING_PARTS = tuple(map(str, Phase))
 
 
 def bench_step(run: Run, repeats: int) -> Report:
@@ -147,20 +149,21 @@ class _ArmBench:
         return {name: float(np.median([step.get(name, 0.0) for step in steps])) for name in names}
 
     def limits(self, taken: Report, flop_per_s: float, bytes_per_s: float) -> dict[str, Report]:
-        """Products of matrices in step 1 by part (PARTS), and their shares of this machine's rates.
+        """Products of matrices in step 1 by part, and their shares of this machine's rates.
 
         ``taken``: seconds of that step (:meth:`step`). Each part has ``flop``, ``bytes``, ``seconds``,
         ``share_of_matrix_rate`` (flop / seconds / ``flop_per_s``) and ``share_of_bandwidth``. The latter may
-        exceed 1 if weights stay in the processor's cache. A part without a product (see ProductCounter) is
-        left out.
+        exceed 1 if weights stay in the processor's cache. Left out are parts without a product, and on a GPU
+        sampling, whose CUDA graphs hide theirs (see ProductCounter).
         """
-        counters = {part: ProductCounter() for part in PARTS}
+        on_cpu = self._session.model.device.type == "cpu"
+        counters = {part: ProductCounter() for part in (*(SAMPLING_PARTS if on_cpu else ()), *PARTS)}
         trainer = self._trainer()
         policy = self._session.policy
         sample = policy.sample
 
         def counted(requests: list[GenerationRequest]) -> None:
-            with counters[requests[0].sampling.phase]:
+            with counters.get(requests[0].sampling.phase, nullcontext()):
                 sample(requests)
 
         with patch.object(policy, "sample", counted):
