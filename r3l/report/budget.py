@@ -12,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, TOKENS, by_bench, by_method, mean_tokens, whole
+from r3l.report.frame import BENCH, TOKENS, by_bench, by_method, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
+from r3l.report.scores import mean_tokens
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
 from r3l.runs.metrics import rates

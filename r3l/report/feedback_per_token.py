@@ -22,7 +22,7 @@ from r3l.config import variant
 from r3l.config.method import RATE, Variant
 from r3l.report.budget import KINDS, NOT_RECORDED
 from r3l.report.claim_learning import RATE_OF, base_success
-from r3l.report.frame import TOKENS, Bench, by_bench, common_seeds, mean_tokens, whole
+from r3l.report.frame import TOKENS, Bench, by_bench, common_seeds, whole
 from r3l.report.labels import (
     FEEDBACK,
     FEEDBACK_NOTE,
@@ -32,6 +32,7 @@ from r3l.report.labels import (
     plus_minus,
     written_by,
 )
+from r3l.report.scores import mean_tokens
 from r3l.report.table import Cell, Column, Table, rounded, table
 from r3l.report.teachers import BLIND, TeacherRow, teacher_rows
 from r3l.report.updates import at_rate, early_success, learning_rate

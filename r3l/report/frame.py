@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -335,15 +334,6 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
     known = {*runs[keys].itertuples(index=False, name=None)}
     new = [key not in known for key in further[keys].itertuples(index=False, name=None)]
     return pd.concat([runs, further[pd.Series(new, index=further.index, dtype=bool)]], ignore_index=True)
-
-
-def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
-    """Means over ``seeds`` of the columns TOKENS; None: some seed did not record them."""
-    means: dict[str, int | None] = {}
-    for name in TOKENS:
-        mean = sum(seeds[name].tolist()) / len(seeds)
-        means[name] = None if math.isnan(mean) else round(mean)
-    return means
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:

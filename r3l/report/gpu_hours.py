@@ -62,7 +62,7 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
 
     Raises ConfigError for a model whose size is not configured.
     """
-    reference = Reference(published.of_table("cost"))
+    reference = Reference(published.load(["cost"]))
     known: dict[tuple[str, str, str, int], Cost] = {}  # seeds cost the same
     run_costs = []
     for run in runs:

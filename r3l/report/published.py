@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from r3l.core.errors import DataError, check_known
+from r3l.core.errors import ConfigError, DataError, unknown
 from r3l.files.csv_files import read_csv
 from r3l.files.paths import PUBLISHED
 from r3l.report.labels import backbone
@@ -70,10 +70,11 @@ class Published(BaseModel):
         return f"{self.method} ({self.setting})" if self.setting else self.method
 
 
-def load(folder: Path = PUBLISHED) -> list[Published]:
-    """Read every published number of the csv files in ``folder``, in the order of their names.
+def load(tables: Sequence[str] | None = None, folder: Path = PUBLISHED) -> list[Published]:
+    """Read the published numbers of ``tables``, in their order, from the csv files in ``folder``.
 
-    Raises DataError without such files, for a damaged line, a share above 1, and a quantity that is twice in
+    None: those of all tables, in the order of the files' names. Raises ConfigError if there is no table of a
+    name, DataError without csv files, for a damaged line, a share above 1, and a quantity that is twice in
     one table.
     """
     files = sorted(folder.glob("*.csv"))
@@ -91,7 +92,13 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
                 raise DataError(f"{where}: {row.table} has {quantity} already in {seen[key]}; keep one")
             seen[key] = where
             rows.append(row)
-    return rows
+    if tables is None:
+        return rows
+    known = {row.table for row in rows}
+    for name in tables:
+        if name not in known:
+            raise ConfigError(unknown("published table", name, known))
+    return [row for name in tables for row in rows if row.table == name]
 
 
 def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
@@ -104,18 +111,6 @@ def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Publishe
         names = ", ".join(sorted(file.name for file in folder.glob("*.csv")))
         raise DataError(f"{path} is not a file; name one of {names}")
     return [(where.removeprefix(f"{folder}/"), row) for where, row in read_csv(path, Published)]
-
-
-def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
-    """The numbers of one published table, of ``rows`` (None: :func:`load`).
-
-    Raises ConfigError if there is no table of this name.
-    """
-    rows = load() if rows is None else rows
-    of_name = [row for row in rows if row.table == name]
-    if not of_name:
-        check_known("published table", name, {row.table for row in rows})
-    return of_name
 
 
 @dataclass(frozen=True)
@@ -143,8 +138,9 @@ class Reference:
         ``label``: published name of the method, with its setting in brackets (:meth:`label`). Default
         metrics: the score, which is success, or reward with partial credit.
         """
-        wanted = (backbone(model), benchmark, label)
-        found = {row.metric: row for row in self.rows if (row.backbone, row.benchmark, row.label) == wanted}
+        name = backbone(model)
+        of_model = [row for row in self.rows if row.backbone == name and row.benchmark == benchmark]
+        found = {row.metric: row for row in of_model if row.label == label}
         return next((found[metric] for metric in metrics or SCORES if metric in found), None)
 
 

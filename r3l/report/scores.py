@@ -3,6 +3,7 @@ group."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -20,7 +21,6 @@ from r3l.report.frame import (
     by_bench,
     common_seeds,
     groups,
-    mean_tokens,
     scores_S_T,
     whole,
 )
@@ -57,14 +57,6 @@ EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, *IN_PRINT)) | {
 }
 
 
-def main_results() -> Reference:
-    """The paper's main results: Table 1 and its appendix.
-
-    Raises DataError if the file of published numbers is damaged.
-    """
-    return Reference([row for row in published.load() if row.table in MAIN])
-
-
 def as_rows(rows: Sequence[dict[str, Any]], **same: Any) -> pd.DataFrame:
     """A data frame of ``rows`` with every column; None marks a missing number.
 
@@ -89,11 +81,12 @@ def score_rows(
 
     Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has
     rows that say so. The best constant answer, if it was measured, has a row too. ``reference``: the
-    published numbers to compare ours with, by default the main results. ``planned_benches`` have rows even
+    published numbers to compare ours with, by default those of MAIN. ``planned_benches`` have rows even
     without runs. ``title``: value of the column ``table``.
     """
-    reference = main_results() if reference is None else reference
-    of_benches = by_bench(_needed(runs))
+    reference = Reference(published.load(MAIN)) if reference is None else reference
+    labels = {env: env_label(env) for env in runs.env.unique()}
+    of_benches = by_bench(runs.assign(benchmark=runs.env.map(labels)))
     # Of methods without runs: read from the configuration once, not for every row.
     label_of, teacher_of = cache(method_label), cache(planned_teacher)
     rows: list[dict[str, Any]] = []
@@ -127,24 +120,14 @@ def score_rows(
     return as_rows(rows, table=title, baseline=baseline)
 
 
-def _needed(runs: pd.DataFrame) -> pd.DataFrame:
-    """``runs`` with only the columns of scores, and ``benchmark``, the environment's printed name.
-
-    Choosing rows with all columns takes ten times as long.
-    """
-    columns = [*PLACE, *TASK_SET, "group", "method", "label", "seed", "feedback", "path", "preregistration"]
-    columns += ["tasks", "task_success", "task_reward", "reward", "constant_answer", "constant_success"]
-    columns += ["episodes", "parse_failures", "truncations", *TOKENS, "budget"]
-    labels = {env: env_label(env) for env in runs.env.unique()}
-    return runs.reindex(columns=columns).assign(benchmark=runs.env.map(labels))
-
-
 def _row(
     seeds: pd.DataFrame, baseline: pd.DataFrame | None, planned_seeds: int, reference: Reference
 ) -> dict[str, Any]:
-    """The row of one method on one task group; ``seeds``: its rows of the frame, one per training seed.
+    """The row of one method on one task group.
 
-    Its ``effect`` is the difference to ``baseline``; the caller tests the effects of all rows together.
+    ``seeds``: its rows of the frame, one per training seed, with a column ``benchmark``, the environment's
+    printed name. ``effect`` of the row is the difference to ``baseline``; the caller tests the effects of all
+    rows together.
     """
     # The cell of a table: the mean over seeds of each seed's mean over tasks, with its interval.
     first, done = seeds.iloc[0], len(seeds)
@@ -191,10 +174,9 @@ def published_rows(
     ``env``.
     """
     ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
-    for (model, _, method), seeds in whole(_needed(runs)).groupby(["model", "env", "method"], sort=False):
-        first = seeds.iloc[0]
-        label = reference.label(method, first.label)
-        ours.setdefault((backbone(model), first.benchmark, label), []).append(seeds)
+    for (model, env, method), seeds in whole(runs).groupby(["model", "env", "method"], sort=False):
+        published_as = (backbone(model), env_label(env), reference.label(method, seeds.iloc[0].label))
+        ours.setdefault(published_as, []).append(seeds.assign(benchmark=env_label(env)))
     rows: list[dict[str, Any]] = []
     for number in reference.rows:
         if by_model := ours.get((number.backbone, number.benchmark, number.label)):
@@ -204,6 +186,15 @@ def published_rows(
             place |= {"model": number.backbone, "label": number.label}
             rows.append(missing(number.method, seeds_planned, reason, number, **place))
     return as_rows(rows, table=title)
+
+
+def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
+    """Means over ``seeds`` of the columns TOKENS; None: some seed did not record them."""
+    means: dict[str, int | None] = {}
+    for name in TOKENS:
+        mean = sum(seeds[name].tolist()) / len(seeds)
+        means[name] = None if math.isnan(mean) else round(mean)
+    return means
 
 
 def missing(

@@ -115,7 +115,7 @@ def build(
     which get rows even without runs. ``empty``: also print rows and columns without runs. Raises
     ConfigError for an unknown published table or measure.
     """
-    numbers = [row for name in config.published for row in published.of_table(name)]
+    numbers = published.load(config.published)
     reference, title = Reference(numbers, config.published_as), config.title
     runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
     benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]

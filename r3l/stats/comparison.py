@@ -88,14 +88,17 @@ class Effect:
     def paired(cls, ours_S_T: ArrayLike, theirs_S_T: ArrayLike) -> Effect:
         """The effect of ours minus theirs over seeds: each seed's difference is its mean over tasks.
 
-        Row k and column k of both matrices are the same seed and task.
+        Row k and column k of both matrices are the same seed and task. Its ``probability_of_improvement`` is
+        Mann-Whitney's statistic, ties counting half, as in rliable (Agarwal et al. 2021, section 4.3).
         Raises ValueError for matrices of different shapes, or with values that are not finite.
         """
         ours, theirs = finite(ours_S_T, 2), finite(theirs_S_T, 2)
         if ours.shape != theirs.shape:
             raise ValueError(f"paired scores must have one shape, found {ours.shape} and {theirs.shape}")
-        improvement = probability_of_improvement(ours.mean(axis=1), theirs.mean(axis=1))
-        return cls.of_seeds((ours - theirs).mean(axis=1), improvement)
+        # Every seed of ours against every seed of theirs: this is not paired.
+        ours_S_1, theirs_1_S = ours.mean(axis=1)[:, None], theirs.mean(axis=1)[None, :]
+        improvement = (ours_S_1 > theirs_1_S).mean() + (ours_S_1 == theirs_1_S).mean() / 2
+        return cls.of_seeds((ours - theirs).mean(axis=1), float(improvement))
 
     @classmethod
     def of_seeds(cls, values_S: ArrayLike, improvement: float | None = None) -> Effect:
@@ -185,18 +188,6 @@ class Effect:
             return float(effect != 0)
         critical, shift = float(ndtri(1 - level / 2)), effect / self.error
         return float(ndtr(shift - critical) + ndtr(-critical - shift))
-
-
-def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
-    """P(a seed of ours scores above a seed of theirs), ties counting half.
-
-    Mann-Whitney's statistic, as in rliable (Agarwal et al. 2021, section 4.3). The two may have different
-    numbers of seeds. Raises ValueError for no or non-finite scores.
-    """
-    ours, theirs = finite(ours_S, 1), finite(theirs_S, 1)
-    above = (ours[:, None] > theirs[None, :]).mean()
-    ties = (ours[:, None] == theirs[None, :]).mean()
-    return float(above + ties / 2)
 
 
 def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:

@@ -135,7 +135,7 @@ def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_
     }
     for seed, improved in enumerate((64, 65, 64.5)):
         a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
-    reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
+    reference = published.Reference(published.load(["retry_improvement", "pivot"]))
     by_measure = rows(
         tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference
     )

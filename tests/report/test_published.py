@@ -71,9 +71,9 @@ def test_counts_by_hand():
     assert published.is_count(Decimal("1.000"), 3) and published.is_count(Decimal("0"), 3)
 
 
-def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
+def test_a_method_of_ours_is_looked_up_by_its_published_name():
     reference = published.Reference(
-        published.of_table("sync_interval", rows),
+        published.load(["sync_interval"]),
         {"grpo_amplified": "GRPO+Positive", "opmd@x=1": "OPMD, odd"},
     )
     assert (
@@ -89,7 +89,7 @@ def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
 
 @pytest.mark.parametrize("table", plan.tables().values(), ids=lambda table: table.table)
 def test_what_a_table_calls_published_is_published(table, rows):
-    labels = {row.label for name in table.published for row in published.of_table(name, rows)}
+    labels = {row.label for row in published.load(table.published)}
     methods = {variant(method)[0] for method in table.methods} | set(table.methods)
     assert set(table.published_as.values()) <= {row.method for row in rows} | labels
     assert set(table.published_as) <= methods
@@ -105,8 +105,8 @@ def test_what_a_table_calls_published_is_published(table, rows):
         assert labels <= {reference.label(method, method_label(method)) for method in table.methods}
 
 
-def test_a_score_is_success_or_reward_whichever_was_published(rows):
-    reference = published.Reference(published.of_table("table1", rows))
+def test_a_score_is_success_or_reward_whichever_was_published():
+    reference = published.Reference(published.load(["table1"]))
     metrics = {
         b: reference.get("Qwen3-4B", b, "R3L").metric
         for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
@@ -121,9 +121,7 @@ def test_a_score_is_success_or_reward_whichever_was_published(rows):
 
 @pytest.fixture(scope="module")
 def grpo():
-    rows = [
-        row for row in published.of_table("table1") if row.benchmark == "ALFWorld" and row.label == "GRPO"
-    ]
+    rows = [row for row in published.load(["table1"]) if row.benchmark == "ALFWorld" and row.label == "GRPO"]
     return rows[0]  # 0.720
 
 
@@ -176,7 +174,7 @@ def test_a_damaged_file_of_published_numbers_is_named_with_its_line(tmp_path, co
         content.replace(b"HEADER", ",".join(published.Published.model_fields).encode())
     )
     with pytest.raises(DataError, match=f"a.csv.*{DAMAGED[content]}"):
-        published.load(tmp_path)
+        published.load(folder=tmp_path)
 
 
 def test_a_number_without_a_size_of_its_test_set_has_none(rows):

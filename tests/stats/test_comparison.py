@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.stats.comparison import Effect, claim_verdict, compare, interval_verdict, probability_of_improvement
+from r3l.stats.comparison import Effect, claim_verdict, compare, interval_verdict
 from r3l.stats.intervals import Interval
 
 T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
@@ -107,8 +107,8 @@ def test_paired_difference_is_by_task_and_seed():
 
 def test_probability_of_improvement_counts_ties_half():
     # pairs: 2>1, 2=2, 3>1, 3>2: (3 + 0.5) / 4
-    assert probability_of_improvement([2, 3], [1, 2]) == pytest.approx(3.5 / 4)
-    assert probability_of_improvement([1], [1]) == 0.5
+    assert Effect.paired([[2], [3]], [[1], [2]]).probability_of_improvement == pytest.approx(3.5 / 4)
+    assert Effect.paired([[1]], [[1]]).probability_of_improvement == 0.5
 
 
 def test_paired_p_value():

@@ -55,8 +55,7 @@ def test_every_published_column_is_one_of_ours(name):
     envs = config.columns(table)
     columns = {table.benchmarks.get(env, env_label(env)) for env in envs}
     columns |= {printed for env in envs for printed in config.question_sets(table, env).values()}
-    numbers = [number for of in table.published for number in published.of_table(of)]
-    assert {number.benchmark for number in numbers} - CODELESS <= columns
+    assert {number.benchmark for number in published.load(table.published)} - CODELESS <= columns
 
 
 def test_nano_pays_for_question_sets_where_they_are_asked_for():
