@@ -81,9 +81,10 @@ class CritiqueGRPO(GRPO):
         return [Group(task, others), Group(task, [refined])]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Loss per token: PPO's clipped surrogate on rollouts, -A p / (p + gamma) on refinements; (B, T).
+        """(loss, metrics) per token, shape (B, T) each.
 
-        The metric ``clip_fraction`` is 0 on refinements.
+        The loss is PPO's clipped surrogate on rollouts and -A p / (p + gamma) on refinements, with p the
+        token's probability under the policy in training. The metric ``clip_fraction`` is 0 on refinements.
         """
         on_B_T, parts = super().surrogate(batch, logprobs_B_T)
         off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B_T, self.settings.shaping_gamma)

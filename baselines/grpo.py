@@ -61,9 +61,10 @@ class GRPO(TrainedMethod[GRPOSettings]):
         return losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Loss per token, max(-A rho, -A clip(rho)) with rho from :meth:`ratio`, shape (B, T).
+        """(loss, metrics) per token, shape (B, T) each: the loss is max(-A rho, -A clip(rho)).
 
-        The metric ``clip_fraction`` is 1.0 on tokens where the clip is active, else 0.
+        rho is from :meth:`ratio`. The only metric, ``clip_fraction``, is 1.0 on tokens where the clip is
+        active, else 0.
         """
         s = self.settings
         ratio_B_T = self.ratio(batch, logprobs_B_T)

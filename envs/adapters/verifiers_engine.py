@@ -100,9 +100,10 @@ class VerifiersEngine(OneFileEngine):
     def step(self, action: str) -> Observation:
         """Add an action to the response; once that is complete, send it and return the Env's next message.
 
-        With ``by_line`` an incomplete response gives an empty observation. At the end of the episode the
-        observation has the reward, or in ``failed`` an error of the Env. Raises EngineError before a
-        successful ``reset``, and if the Env opens a second dialogue.
+        With ``by_line`` a response is incomplete while the action ends with a line break, and gives an empty
+        observation. At the end of the episode the observation has the reward, or in ``failed`` an error of
+        the Env. Raises EngineError before a successful ``reset``, after an episode that ended with a reward,
+        and if the Env opens a second dialogue.
         """
         if self._episode is None or (self._episode.done() and self._episode.exception() is None):
             raise EngineError("step before a successful reset")

@@ -36,7 +36,7 @@ class AlfworldExpert(ScriptedExpert):
 
     - ``contents``: objects seen in each receptacle; ``closed``: receptacles seen closed
     - ``here``, ``holding``: the current receptacle and the object in hand
-    - ``treated``: objects that are in the state that the goal requires; ``placed``: delivered object ->
+    - ``treated``: objects that the agent has cleaned, heated or cooled; ``placed``: delivered object ->
       receptacle
     """
 
@@ -83,7 +83,10 @@ class AlfworldExpert(ScriptedExpert):
             self.closed.discard(name)
 
     def ready(self, item: str) -> bool:
-        """Whether ``item``, a displayed name, is in the state that the goal requires, if any."""
+        """True if the goal requires no state, or the agent has cleaned, heated or cooled ``item``.
+
+        ``item``: a displayed name. Which of the three actions it was is not compared with the goal.
+        """
         return self.goal.state is None or item in self.treated
 
     def unexplored(self) -> list[str]:

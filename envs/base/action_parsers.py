@@ -74,7 +74,10 @@ def one_pair(response: str) -> str | None:
 
 
 def pairs(response: str) -> tuple[int, list[str]]:
-    """The number of thoughts, and the texts of all action tags outside the first thought."""
+    """The number of thoughts, and the texts of all action tags outside the first thought, blanks included.
+
+    A response with ``</think>`` but without ``<think>`` begins inside its thought.
+    """
     response = with_opening(response)
     thoughts = list(between(response, "think"))
     thought = thoughts[0] if thoughts else slice(0, 0)
@@ -114,7 +117,8 @@ def one_action(response: str) -> str | None:
 def verl_agent_action(response: str, rest: int = 30) -> str:
     """The action as verl-agent reads it: the text from the first ``<action>`` to the first ``</action>``.
 
-    It is in lower case. If either tag is missing, the last ``rest`` characters of the response.
+    It is in lower case, without blanks around it. If either tag is missing, the last ``rest`` characters of
+    the response in lower case. Returns "" if ``</action>`` comes before ``<action>``.
     """
     text = response.lower()
     start = text.find("<action>")
@@ -127,8 +131,8 @@ def verl_agent_action(response: str, rest: int = 30) -> str:
 def trinity_action(response: str) -> str:
     """The action as Trinity-RFT reads it: the text between the first ``<action>`` and the next action tag.
 
-    That is ``<action>`` or ``</action>``; if neither follows, the action is all text after the first tag.
-    Returns "" for a response without ``<action>``.
+    The next tag is ``<action>`` or ``</action>``; if neither follows, the action is all text after the first
+    tag. Blanks around the action are removed. Returns "" for a response without ``<action>``.
     """
     _, _, after = response.partition("<action>")
     return after.partition("<action>")[0].partition("</action>")[0].strip()

@@ -49,9 +49,10 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """True if the action cost the task: it was fatal, or a retry that corrects it can still succeed.
+        """True if the episode failed because of this action.
 
-        That is, a complete correction from its turn on fits into ``max_turns``.
+        Either the action was fatal, or the correction solves the task from this turn on, within
+        ``max_turns`` turns of the episode.
         """
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 

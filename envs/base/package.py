@@ -255,7 +255,9 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
         Each is by a scripted agent whose errors are drawn separately. ``error_rates``: the fields of
         ``base.demonstrations.ErrorRates``. ``task_sets``: the task sets that the demonstrations' tasks
-        resemble, by default ``nano``; several only if the environment can mix them.
+        resemble, by default ``nano``; several only if the environment can mix them. Demonstrations are played
+        when the iterator asks for them, all variants of a task in a row. Raises ConfigError at once if the
+        environment's packages are missing, if it has no demonstrations, or if it cannot mix ``task_sets``.
         """
         from r3l.envs.base.demonstrations import ErrorRates
 

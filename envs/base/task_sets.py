@@ -33,7 +33,7 @@ DEFINITIONS = CONFIGS / "task_sets"
 
 
 class DefinitionModel(BaseModel):
-    """Base of the parts of a definition: unknown keys are errors."""
+    """Base of the parts of a definition: an unknown key is a ValidationError, and objects are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -101,8 +101,9 @@ class TimeIsUpError(BaseException):
 def main() -> None:
     """Print ``ready``, then grade JSON lines [gold, answer] from standard input until it closes.
 
-    Each is answered by a line [correct, status, by]; status ``timeout`` or ``crash`` (any error, memory too)
-    counts as wrong. First argument: seconds of processor time for one comparison. The process gets 2 GiB.
+    Each line gets the answer [correct, status, by], the fields of MathGrade. Status ``timeout`` or ``crash``
+    (any error, memory too) counts as wrong. First argument: seconds of processor time for one comparison.
+    The process gets 2 GiB.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:

@@ -83,9 +83,9 @@ class BinaryMatrix(Puzzle):
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Answers that need no search: 0 or 1 in every cell, and a copy of the matrix.
+        """Answers that need no search, by name: ``all 0``, ``all 1``, and a ``copy`` of the matrix.
 
-        The copy is right if each 1 has a 0 next to it.
+        They are in the problem's answer format. The copy is right if each 1 has a 0 next to it.
         """
         size = len(data["matrix"])
         answers = {}

@@ -140,10 +140,11 @@ class IndexWriter:
             self._flush()
 
     def finish(self, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Write the index files, then yield (term, start of its postings, number of its documents) for each.
+        """Write the index files, then yield (term, start, number of its documents) for each term.
 
-        A generator: nothing is written before its first result is asked for. ``names``: asins of the
-        documents, by which equal scores are ranked.
+        ``start``: index of the term's first posting in docs.npy and counts.npy. This is a generator: nothing
+        is written before its first result is requested. ``names``: asin of each document, in the order of
+        their numbers; documents with equal scores are ordered by it.
         """
         self._flush()
 
@@ -217,8 +218,8 @@ class Index:
     def __init__(self, folder: Path, total_length: int, find: Callable[[str], Term | None]) -> None:
         """Open the index in ``folder``, whose documents have ``total_length`` terms together.
 
-        ``find`` gives a term's entry in the index, or None. Raises DataError if a file is missing or
-        truncated.
+        ``find`` returns a term's (index of its first posting, number of documents that have it), or None for
+        an unknown term. Raises DataError if a file is missing, truncated or of another dtype.
         """
         # Map the arrays.
         arrays: dict[str, np.ndarray] = {}
