@@ -22,8 +22,9 @@ def teachers_of(
 ) -> list[TeacherRow]:
     """The teachers of the runs that the options select, and of the probes under ``results``.
 
-    A teacher is the policy with more in its context (a hint, a solution), whose log-probabilities score
-    rollouts. Without ``runs`` and ``results`` the folder results is read. Raises DataError if there is none.
+    ``env`` selects runs and probes; with ``method`` all probes are left out. A teacher is the policy with
+    more in its context (a hint, a solution), whose log-probabilities score rollouts. Without ``runs`` and
+    ``results`` the folder results is read. Raises DataError if there is none.
     """
     from r3l.report import probes
     from r3l.report.frame import read_runs

@@ -29,7 +29,8 @@ def tune(
     """Tune a method's learning rate on validation tasks: three rates, four seeds each.
 
     The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use it once you add the printed line to the
-    method's YAML file. Finished runs are not trained again.
+    method's YAML file. Finished runs are not trained again. --results is
+    accepted only with --offline.
 
     Example: `r3l tune grpo --env alfworld`
     """

@@ -188,7 +188,8 @@ def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
 def dialogue_of(run: Run) -> Dialogue:
     """The text side of a run's environment: its prompts, and how it reads responses.
 
-    Raises ConfigError for an option, prompt style or turn limit that the environment refuses.
+    Raises ConfigError for an unknown environment, and for an option, prompt style or turn limit that it
+    refuses.
     """
     return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
@@ -196,7 +197,7 @@ def dialogue_of(run: Run) -> Dialogue:
 def build_method(run: Run) -> Method:
     """The algorithm of a run, an object of its method's class with the run's settings.
 
-    Raises ConfigError if the settings are wrong.
+    Raises ConfigError if the class cannot be used or the settings are wrong.
     """
     return method_of(run.method, run.method_code, run.method_settings)
 

@@ -243,7 +243,10 @@ class Dialogue(Protocol):
         ...
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The user message that shows ``now``; None if the model continues its response (``stop: line``)."""
+        """The user message that shows ``now``, the observation after the last of ``actions``.
+
+        ``first``: the episode's first observation. None if the model continues its response (``stop: line``).
+        """
         ...
 
     def fresh(

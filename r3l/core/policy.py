@@ -110,7 +110,10 @@ class Conversation(Protocol):
         ...
 
     def fork(self, turns: int) -> Conversation:
-        """A copy of the dialog after its first ``turns`` responses; encoded tokens are shared, not copied."""
+        """A copy of the dialog after its first ``turns`` responses; IndexError if it has fewer.
+
+        Tokens that are encoded already are not encoded again.
+        """
         ...
 
     def restarted(self) -> Conversation:

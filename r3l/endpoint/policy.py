@@ -109,7 +109,7 @@ class MessageConversation:
         return self._accept(Completion(text, (), (), (), FinishReason.END))
 
     def fork(self, turns: int) -> Self:
-        """A new dialog with the messages up to the first ``turns`` responses of this one."""
+        """A new dialog with the messages up to response ``turns`` of this one; IndexError if it has fewer."""
         twin = type(self)(self._policy)
         twin._messages = self._messages[: self._messages_at[turns]]
         twin._messages_at = self._messages_at[: turns + 1]

@@ -58,10 +58,11 @@ class ServedModel:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Texts by name that, with the run's settings, decide a response: model, dialog, request, about.
+        """The texts that, with the run's settings, decide a response, by name.
 
-        The address is not part of it: a restarted server may have another one, and --out names the folder to
-        resume in.
+        ``model``: its name. ``dialog``: ``messages`` or ``tokens``. ``request``: the request options as JSON,
+        secrets masked. ``about``: what the server says of the weights, as JSON. The address is left out: a
+        restarted server may have another one, and --out names the folder to resume in.
         """
         return {
             "model": self.endpoint.model,

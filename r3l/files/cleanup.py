@@ -25,9 +25,9 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .
 def remove_unfinished(*folders: Path, name: str = "") -> None:
     """Remove half-written files and folders of killed processes of this machine, directly in ``folders``.
 
-    ``name``: only what was to become the file or folder of this name; then that alone must be locked. A
-    folder whose replacement was interrupted gets its old content back, unless the new one is there. Missing
-    ``folders`` are skipped. The caller must have locked them.
+    If a killed process had moved a folder away to replace it, and the new folder is missing, the old one is
+    moved back. Missing ``folders`` are skipped. The caller must hold the locks of ``folders``. With ``name``
+    only leftovers of the file or folder of that name are removed, and the caller must lock only that one.
     """
     only = glob.escape(name) or "*"
     for path in (path for folder in folders for path in folder.glob(f".{only}.*.tmp")):

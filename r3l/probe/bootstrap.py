@@ -93,7 +93,8 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     """Difference of two shares: the mean of column ``first`` minus the mean of column ``second``.
 
     Each mean is over the attempts that have the column. The interval is from the bootstrap over tasks, or
-    Newcombe's if both shares are 0 or 1 in every task.
+    Newcombe's if both shares are 0 or 1 in every task. The value is None if no attempt has one of the
+    columns.
     """
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one = mean(table, first)

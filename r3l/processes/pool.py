@@ -299,7 +299,9 @@ class EnvironmentPool:
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key`` of the pool.
 
-        Returns the observation (None for close). Raises what :meth:`WorkerProcess.call` raises.
+        Returns the observation after reset, step or rewind, None after close. Raises the engine's own error,
+        WorkerLost if the worker process dies or hangs, EngineError if workers end repeatedly before they
+        answer.
         """
         if self._here is not None:
             return self._here.call(key, verb, argument)

@@ -68,9 +68,10 @@ class SeedPlan:
 def power_rows(
     compared: Sequence[MethodComparison], runs: pd.DataFrame, wanted: float, target: PowerTarget
 ) -> list[SeedPlan]:
-    """A plan for each comparison: the seeds that show a true difference of ``wanted``.
+    """A plan for each comparison: how many seeds detect a true difference of ``wanted`` in success.
 
-    ``target``: level and power of the test. ``runs``: the compared runs, from which a seed's cost is taken.
+    ``target``: level and power of the test. ``runs``: the compared runs, from which the cost of a seed is
+    taken.
     """
 
     def core_seconds(seeds: pd.DataFrame) -> float:
@@ -92,7 +93,12 @@ def power_rows(
 
 
 def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) -> Table:
-    """The table of ``rows`` (at least one), a line each: stored seeds, spread, seeds needed, their cost."""
+    """The table of ``rows``, a line each: stored seeds, spread, seeds needed, and their cost in core-hours.
+
+    Further columns: minimum detectable effects of SHOWN_SEEDS seeds, and how many more seeds the stopping
+    rule asks for. ``wanted``: the difference in success to detect, with which ``rows`` were made. ``target``:
+    level and power of the test. Raises IndexError without rows.
+    """
 
     def mde_of(seeds: int) -> Column:
         def cell(row: SeedPlan) -> float | None:

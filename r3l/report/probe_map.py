@@ -108,12 +108,14 @@ COLUMNS = tuple(MapRow.model_fields)
 
 
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Find the comparisons of R3L with GRPO below ``folders``, each with the subfolders PARTS; a row each.
+    """Rows of the map: R3L minus GRPO for each probe and learning rate, with the keys of MapRow that exist.
 
-    There is a comparison for each probe and learning rate if both methods have runs from the probed
-    checkpoint, under the probed feedback, with at least MIN_SEEDS (3) common seeds. Runs whose critic is
-    wrong in a share of its reflections need no separate probe if a critic that is never wrong and one that
-    is always wrong were probed. A row has the keys of MapRow that were measured. [] without comparisons.
+    Reads the probes and runs in ``folders`` and in their subfolders PARTS. A probe and a learning rate give
+    a row if at least MIN_SEEDS (3) seeds have a run of GRPO and a run of R3L from the probed checkpoint, R3L
+    with the probed feedback. [] if there are none.
+
+    If a critic is wrong in a share of its reflections and was not probed itself, its probe is interpolated
+    from those of a critic that is never wrong and one that is always wrong, if both exist.
     """
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}

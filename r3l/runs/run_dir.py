@@ -101,9 +101,10 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
 
 
 def has_other_name(run_dir: Path, directory: str) -> bool:
-    """True if ``run_dir`` ends as another run's directory than ``directory`` (TIER/ENV/MODEL/METHOD/seedN).
+    """True if the path ``run_dir`` names another run than ``directory``, a run's TIER/ENV/MODEL/METHOD/seedN.
 
-    Only names of this form, with the same tier, count: users may name others as they like.
+    The last five parts of ``run_dir`` are compared. False if they begin with another tier or do not end
+    with ``seed`` and a number: users may name such directories as they like.
     """
     own = tuple(directory.split("/"))
     parts = run_dir.parts

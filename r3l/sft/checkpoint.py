@@ -166,11 +166,16 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
 
 
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
-    """Find out where a build of ``config`` in folder ``out`` goes on; unfinished files there are deleted.
+    """Find the phase after which an interrupted build of the model ``out`` continues.
 
-    Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
-    Raises DataError if ``out`` is not empty, or if the finished phases belong to another config,
-    CheckpointError if all of them are damaged.
+    Phases are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
+    finished phase), or (a new manifest, None) if no phase has finished. The manifest has the new ``config``,
+    with the examples and losses of the finished phases. Half-written files in that folder and next to it are
+    deleted.
+
+    Raises DataError if ``out`` is not empty (if it holds a model of this config, its phases are deleted
+    first), if the finished phases are of another config (later phases, ``sharpness`` and ``sources`` may
+    differ), or if ``config`` has no phase after them. Raises CheckpointError if all of them are damaged.
     """
     # A finished model in ``out`` is never built again.
     remove_unfinished(out.parent, _phases(out))

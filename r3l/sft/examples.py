@@ -174,8 +174,9 @@ def render(
 ) -> SFTExample:
     """Token ids and weights of a dialog, tokenised exchange by exchange as in sampling (SFTExample).
 
-    ``prompt_weight``: the weight of each prompt token. ``stop``: what ends a response, as in the dialogue of
-    the environment: ``end`` (the end token) or ``line`` (a line break).
+    Tokens of a response weigh 1 if its exchange is ``trained``, else 0; prompt tokens weigh
+    ``prompt_weight``. ``stop``: what ends a response, as in the dialogue of the environment: ``end`` (the end
+    token) or ``line`` (a line break).
     """
     ids: list[int] = []
     weight: list[float] = []

@@ -38,9 +38,10 @@ def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimize
 
 
 class CombinedOptimizer:
-    """Several optimisers of different weights with the interface of one: each call goes to all of them.
+    """Several optimisers of different weights in one object with zero_grad, step and ``param_groups``.
 
-    ``param_groups``: the groups of all optimisers, so that a learning rate set there holds for every one.
+    It has no other method of an optimiser, such as state_dict. ``param_groups``: the groups of all
+    optimisers, so that a learning rate set there holds for every one.
     """
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:

@@ -209,7 +209,10 @@ class SFTConfig(Strict):
         }
 
     def dialogue(self) -> Dialogue:
-        """Create the text side of the recipe's environment: prompts, and how it reads responses."""
+        """Create the text side of the recipe's environment: prompts, and how it reads responses.
+
+        Raises ConfigError for an unknown environment, and for options, prompts or max_turns that it refuses.
+        """
         return environment_of(self.env).dialogue(self.prompts, self.max_turns, self.options)
 
 

@@ -115,7 +115,8 @@ class Verl:
         """The Ray cluster at $RAY_ADDRESS; else a new one on the nodes of this Slurm job or on this machine.
 
         A new one ends with the block. ``folder``: for Ray's logs. If a LoRA run resumes, the path of its
-        newest adapter is set in ``config``.
+        newest adapter is set in ``config``. Raises EngineError if a new one does not start or the job's other
+        nodes do not join it; a cluster at $RAY_ADDRESS is not checked.
         """
         # Trinity's sampler does not look for a checkpoint when it starts, so a resumed run names it here.
         done = self.steps_done() if self.run.lora.rank else 0

@@ -96,8 +96,9 @@ class WorkflowConfig(Strict):
     def rows(self, table: TableConfig) -> list[str]:
         """The methods (or variants) that are rows of ``table``, in order.
 
-        They are the workflow's rows if it names some, else the table's rows (with grid=core its core rows)
-        that are shown in at least one of its environments.
+        If the workflow names methods and the table has rows, all of the workflow's methods. Otherwise the
+        table's methods (its core rows, if it names some and grid is ``core``), without the methods that
+        :meth:`has_row` refuses in every environment of :meth:`columns`.
         """
         if self.methods is not None and table.methods:
             return self.methods

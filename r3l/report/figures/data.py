@@ -73,7 +73,7 @@ def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
     """The content of a figure of ``runs`` (r3l.report.frame), by environment and method.
 
     Methods of ``table`` come first, in its order; others follow by name. Raises DataError if there is no
-    run, or if runs of one environment differ in tier or model.
+    run, if the runs are of several tiers, or if those of one environment are of several models.
     """
     if not len(runs):
         raise DataError(
