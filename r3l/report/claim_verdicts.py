@@ -18,7 +18,7 @@ from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
-from r3l.report.frame import Bench, by_bench, with_further
+from r3l.report.frame import BENCH, Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
 from r3l.report.registered import load_registered
@@ -27,6 +27,8 @@ from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
+COLUMNS = [*BENCH, "group", "method", "seed", "path", "steps", "manifest", "budget", "tasks", "task_success"]
+COLUMNS += ["success"]
 # Settings in which probes of one model in one environment can differ; then they are part of its name.
 PROBE_CONDITIONS = (
     "reflection_schema",
@@ -198,7 +200,9 @@ def claim_verdicts(
     prefer ``curves`` to ``runs``; claims of the paper take from ``curves`` what ``runs`` lack; exploratory
     claims read only ``runs``. Raises ConfigError for a published row that the tables lack.
     """
-    further = runs.iloc[:0] if curves is None else curves
+    # Only the columns that tests read: each of hundreds of tests chooses its rows.
+    runs = runs[COLUMNS]
+    further = runs.iloc[:0] if curves is None else curves[COLUMNS]
     registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))
     exploratory = by_bench(runs)
     tier, baseline = load_registered().tier, load_registered().against

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -25,25 +24,25 @@ from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
 FIRST = 1 / 3  # of the updates count as early
-Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, with their times
+Version = tuple[str, int] | None  # the file that holds lines of a run, with its time; None: no such file
 
 
 class TrainingColumns:
     """The metrics of a finished training by name: an array, shape (U,), with NaN at updates without a value.
 
-    A metric that no update recorded is all NaN. ``updates``: number of updates. Metrics in
-    r3l.runs.metrics.KEPT come from the cache folder; for another metric, all metrics of the run are read.
+    A metric that no update recorded is all NaN. ``updates``: number of updates. ``kept``: the metrics in
+    r3l.runs.metrics.KEPT, which come from the cache folder; for another metric, all metrics of the run are
+    read.
     """
 
     def __init__(self, run_dir: Path, version: Version) -> None:
         self._run = run_dir, version
-        kept = metrics.read_kept(run_dir)
-        self.updates = len(kept[metrics.GENERATED_TOKENS])
-        self._columns = {name: np.array(values, dtype=float) for name, values in kept.items()}
+        self.kept = metrics.read_kept(run_dir)
+        self.updates = len(self.kept[metrics.GENERATED_TOKENS])
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
-        if name in self._columns:
-            return self._columns[name]
+        if name in self.kept:
+            return np.array(self.kept[name], dtype=float)
         return np.array([row.get(name, math.nan) for row in _updates(*self._run)])
 
     def counts(self, name: str) -> NDArray[np.float64]:
@@ -88,11 +87,12 @@ def training_of(evaluation: Path) -> TrainingRecord:
 
 
 def _version(path: Path) -> Version:
-    found = []
-    for name in _variants(path):
-        with suppress(OSError):
-            found.append((name, os.stat(name).st_mtime_ns))
-    return tuple(found)
+    for name in _variants(path):  # the first one that exists is read
+        try:
+            return name, os.stat(name).st_mtime_ns
+        except OSError:
+            continue
+    return None
 
 
 @cache  # a claim asks for the version of every run that it is about
@@ -116,8 +116,8 @@ def _training(run_dir: Path, version: Version) -> TrainingRecord:
     tokens, rollouts = (
         np.cumsum(np.append(0.0, columns.counts(name))) for name in (metrics.GENERATED_TOKENS, "rollouts")
     )
-    taught = not np.isnan(columns[metrics.TEACHER_CONTEXTS]).all()
-    measured = {name: sum(columns.counts(name).tolist()) for name in metrics.MEASURED}
+    taught = any(count is not None for count in columns.kept[metrics.TEACHER_CONTEXTS])
+    measured = {name: float(sum(filter(None, columns.kept[name]))) for name in metrics.MEASURED}
     measured = {name: total for name, total in measured.items() if total}
     return TrainingRecord(measured, success_U[~np.isnan(success_U)], tokens, rollouts, taught, columns)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,8 +39,8 @@ class Curve:
 
     def at(self, updates: Integers) -> tuple[Floats, Floats]:
         """(x, y) after the given updates, all of which must be known."""
-        shared = np.isin(self.updates, updates)
-        return self.x[shared], self.y[shared]
+        places = np.searchsorted(self.updates, updates)
+        return self.x[places], self.y[places]
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,8 @@ def band(curves: Sequence[Curve]) -> Band:
     ``x`` is a mean over seeds too: so seeds are compared after equally many updates, even if x is tokens or
     time, which differ between them.
     """
-    common = reduce(np.intersect1d, [c.updates for c in curves])
+    known, seeds = np.unique(np.concatenate([c.updates for c in curves]), return_counts=True)
+    common = known[seeds == len(curves)]
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)
     x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
     if len(curves) < MIN_SEEDS:

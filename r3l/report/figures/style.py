@@ -324,11 +324,15 @@ def _pdf(figure: Figure) -> bytes:
 def _png(figure: Figure) -> bytes:
     """A PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent
     others."""
+    from matplotlib import rcParams
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image, ImageColor
 
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", metadata={"Software": None})
-    picture = Image.open(drawn).convert("RGB")
+    # Drawn once: savefig draws everything twice, first for the layout, and packs pixels that are unpacked here.
+    figure.set_dpi(rcParams["savefig.dpi"])
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
     fixed = [ImageColor.getrgb(look(method).colour) for method in (*METHODS, *ABLATIONS)]
     counted = cast(list[tuple[int, tuple[int, int, int]]], picture.getcolors(picture.width * picture.height))
     seen = sorted(counted, key=lambda pair: (-pair[0], pair[1]))

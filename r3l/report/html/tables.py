@@ -14,11 +14,11 @@ from r3l.config import MethodConfig, resolve, variant
 from r3l.config.method import method_files
 from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
-from r3l.report.frame import by_bench, by_method
+from r3l.report.frame import BENCH, by_bench, by_method
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
-from r3l.runs.metrics import members
+from r3l.runs.metrics import members, summed
 
 
 def endings(runs: pd.DataFrame) -> list[Table]:
@@ -147,14 +147,12 @@ def _counts(
 
     ``counts``: for each of ``runs`` its counts by reason; the counts of a method's seeds are added up.
     """
-    counted = runs.assign(counts=counts)
+    counted = runs[[*BENCH, "method", "label"]].assign(counts=counts)
     rows: list[tuple[pd.Series, int, Counter[str]]] = []
     together: Counter[str] = Counter()
     for here in by_bench(counted).values():
         for seeds in by_method(here).values():
-            total: Counter[str] = Counter()
-            for count in seeds.counts:
-                total.update(count)
+            total = summed(seeds.counts)
             together.update(total)
             rows.append((seeds.iloc[0], len(seeds), total))
     # A column for each reason that occurs at all.
