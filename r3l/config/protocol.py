@@ -147,8 +147,8 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
         raise ConfigError(f"environment {env!r} has no protocols")
     if name not in known:
         files = sorted((paths.CONFIGS / "protocols").glob("*/*.yaml"))
-        elsewhere = [file.parent.name for file in files if file.stem == name]
-        others = f"; {', '.join(elsewhere)} has it" if elsewhere else ""
+        elsewhere = [file for file in files if file.stem.casefold() == name.casefold()]
+        others = "".join(f"; {file.parent.name} has {file.stem!r}" for file in elsewhere)
         raise ConfigError(
             f"environment {env!r} has no protocol {name!r}{others}; known there: {', '.join(known)}"
             f"{did_you_mean(name, known)}"

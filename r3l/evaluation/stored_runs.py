@@ -9,9 +9,9 @@ not have. The wheel that was made with it knows its address and digest. It is un
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import lzma
-import time
 import zipfile
 import zlib
 from collections import Counter, defaultdict
@@ -138,22 +138,40 @@ def _downloaded(source: str, scratch: Path) -> Path:
     import httpx2
 
     path = scratch / ARCHIVE
-    size = 0
-    until = time.monotonic() + SECONDS
     try:
-        with httpx2.stream("GET", source, follow_redirects=True) as answer, path.open("wb") as file:
-            answer.raise_for_status()
-            for block in answer.iter_bytes():
-                size += file.write(block)
-                if size > LARGEST:
-                    raise httpx2.RequestError(f"it is larger than {LARGEST / 2**20:,.0f} MiB")
-                if time.monotonic() > until:
-                    raise httpx2.RequestError(f"it takes longer than {SECONDS / 60:,.0f} minutes")
+        asyncio.run(_receive(source, path))
+    except TimeoutError as error:
+        raise DataError(
+            f"{source} cannot be fetched (it takes longer than {SECONDS / 60:,.0f} minutes); download it "
+            "another way and give its path"
+        ) from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise DataError(
             f"{source} cannot be fetched ({error}); download it another way and give its path"
         ) from error
     return path
+
+
+async def _receive(url: str, path: Path) -> None:
+    """Download ``url`` into the file ``path``.
+
+    Raises TimeoutError after SECONDS, httpx2's errors for a refusal and for more than LARGEST.
+    """
+    import httpx2
+
+    # The deadline covers headers, redirects and bytes that unpack to nothing: each read alone may be short.
+    async with (
+        asyncio.timeout(SECONDS),
+        httpx2.AsyncClient(follow_redirects=True) as client,
+        client.stream("GET", url) as answer,
+    ):
+        answer.raise_for_status()
+        size = 0
+        with path.open("wb") as file:
+            async for block in answer.aiter_bytes():
+                size += file.write(block)
+                if size > LARGEST:
+                    raise httpx2.RequestError(f"it is larger than {LARGEST / 2**20:,.0f} MiB")
 
 
 def _unpack(path: Path, into: Path) -> None:

@@ -4,8 +4,11 @@ import hashlib
 import json
 import os
 import resource
+import socketserver
 import threading
+import time
 import zipfile
+from contextlib import suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -78,6 +81,39 @@ def test_a_download_is_bounded_in_size_and_time(installed, monkeypatch, tmp_path
     with pytest.raises(DataError, match="cannot be fetched"):
         stored_runs.fetch("http://[::1/runs.zip")
     assert not stored_runs.folder().exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n",  # the body is slow
+        b"HTTP/1.1 200 OK\r\nServer: ",  # a header is
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x00",
+    ],
+    ids=["body", "header", "nothing unpacked"],  # the last one: a name in gzip's header that does not end
+)
+def test_a_server_that_sends_a_byte_at_a_time_is_left_at_the_deadline(installed, monkeypatch, answer):
+    import httpx2  # noqa: F401, its import is not part of the download
+
+    monkeypatch.setattr(stored_runs, "SECONDS", 1.0)
+
+    class Slow(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(65536)
+            with suppress(OSError):  # the client has left
+                self.request.sendall(answer)
+                for _ in range(100):  # twenty seconds, never as long as a read may wait
+                    time.sleep(0.2)
+                    self.request.sendall(b"x")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(DataError, match="it takes longer than"):
+            stored_runs.fetch(f"http://127.0.0.1:{server.server_address[1]}/runs.zip")
+        assert time.monotonic() - began < 15
+        server.shutdown()
+    assert not list(stored_runs.folder().parent.iterdir())
 
 
 def test_what_may_never_end_is_no_archive(installed, tmp_path):
