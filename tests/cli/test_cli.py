@@ -45,8 +45,9 @@ from r3l import cli, config
         (["doctor", "memory", "--env", "gsm8k", "--model", "Qwen2.5-7B"], "did you mean 'qwen2.5-7b'?"),
         (
             ["evaluate", "gsm8k", "--protocol", "react", "--model", "math-1.5m"],
-            "environment 'gsm8k' has no protocol 'react'; alfworld has it",
+            "environment 'gsm8k' has no protocol 'react'; alfworld has 'react'",
         ),
+        (["evaluate", "webshop", "--protocol", "ReAct", "--model", "webshop-1.5m"], "; alfworld has 'react'"),
         (["list", "options", "alpah"], "did you mean 'alpha'?"),
         (["list", "methods", "R3L"], "did you mean 'r3l'?"),
         (

@@ -1,0 +1,78 @@
+"""Sentences of the pages that state a result outside a made table have the numbers of results/stored."""
+
+import csv
+from types import SimpleNamespace
+
+import pytest
+from docs.pages import ROOT
+
+from r3l.files.paths import STORED
+
+RESULTS = "docs/results.md"
+# Each sentence with the claims, environments and models whose numbers it states. A field {0.effect} is of the
+# first of them; {0.low} and {0.high} are the ends of its 95 % interval.
+SENTENCES = [
+    (
+        "README.md",
+        "on ScienceWorld ({0.effect:+.2f}) and WebShop ({1.effect:+.2f})",
+        ("trains_1_20_grpo scienceworld", "trains_1_20_grpo webshop"),
+    ),
+    (
+        "README.md",
+        "by {0.effect:.2f} ({0.low:.2f} to {0.high:.2f}) on WebShop and {1.effect:.2f} ({1.low:.2f} to "
+        "{1.high:.2f}) on mathematics, three seeds each",
+        ("stale_weights_grpo webshop", "stale_weights_grpo math"),
+    ),
+    (
+        RESULTS,
+        "on WebShop ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}) and mathematics ({1.effect:+.3f}, "
+        "{1.low:.3f} to {1.high:.3f}), three seeds each",
+        ("stale_weights_grpo webshop", "stale_weights_grpo math"),
+    ),
+    (
+        RESULTS,
+        "ScienceWorld ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}) and WebShop ({1.effect:+.3f}, "
+        "{1.low:.3f} to {1.high:.3f}). On test tasks",
+        ("trains_1_20_grpo scienceworld", "trains_1_20_grpo webshop"),
+    ),
+    (
+        RESULTS,
+        "ScienceWorld {0.effect:+.3f} ({0.low:.3f} to {0.high:.3f}), WebShop {1.effect:+.3f} "
+        "({1.low:.3f} to {1.high:.3f}, uncorrected)",
+        ("learns_early_grpo scienceworld", "learns_early_grpo webshop"),
+    ),
+    (RESULTS, "ScienceWorld's lead is shown ({0.effect:+.3f};", ("learns_tokens_10_grpo scienceworld",)),
+    (RESULTS, "R3L loses less than GRPO (by {0.effect:.3f})", ("stale_weights_less webshop",)),
+    (
+        RESULTS,
+        "in four of five comparisons at equal learning rates, by {0.effect:.2f} to {1.effect:.2f}",
+        ("amplification_training math", "amplification_training webshop"),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def claims():
+    """The rows of results/stored/claims_nano.csv, which a test of its own makes again from the runs."""
+
+    def number(text):
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+    with (STORED / "claims_nano.csv").open(newline="") as file:
+        return [
+            SimpleNamespace(**{key: number(value) for key, value in row.items()})
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.parametrize(("page", "sentence", "rows"), SENTENCES)
+def test_a_sentence_states_the_stored_numbers(claims, page, sentence, rows):
+    found = []
+    for row in rows:
+        words = row.split()
+        found.append(next(c for c in claims if [c.id, c.env, c.model][: len(words)] == words))
+    stated = sentence.format(*found)
+    assert stated in (ROOT / page).read_text(encoding="utf-8")
