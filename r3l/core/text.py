@@ -24,6 +24,8 @@ _END = (
     rf"|<\|inner_suffix\|>|<channel\|>|{_CHANNEL % 'final'}"
 )
 _THOUGHT_MARKS = re.compile(f"({_BEGIN})|{_END}")
+# Gemini's in the text, at OpenAI's protocol: only at the beginning of a response.
+_TAGGED = re.compile(r"\A\s*<thought>(.*?)(?:</thought>|\Z)", re.DOTALL)
 # gpt-oss where a server leaves its control tokens out of the text.
 _BARE_CHANNELS = re.compile(r"\Aanalysis(?=\S)(.*?)assistant(?:commentary.*?assistant)?final", re.DOTALL)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -70,8 +72,13 @@ def split_thought(text: str) -> Response:
 def with_think_tags(text: str) -> str:
     """The response with <think> and </think> instead of the marks that other models put around thoughts.
 
-    Known marks: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss. Other text is unchanged.
+    Known marks: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss, and <thought> (Gemini) at
+    the beginning. Other text is unchanged.
     """
+    tagged = _TAGGED.match(text)
+    if tagged:
+        end = END_OF_THOUGHT if tagged[0].endswith("</thought>") else ""
+        text = f"{THOUGHT}{tagged[1]}{end}{text[tagged.end() :]}"
     text = _THOUGHT_MARKS.sub(lambda mark: THOUGHT if mark[1] else END_OF_THOUGHT, text)
     return _BARE_CHANNELS.sub(rf"{THOUGHT}\1{END_OF_THOUGHT}", text)
 

@@ -19,7 +19,14 @@ from urllib.parse import urlsplit
 import httpx2
 
 from r3l.endpoint.context_limits import LONGEST, message, room_of_refusal
-from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
+from r3l.endpoint.options import (
+    KEPT,
+    DialogTooLongError,
+    EndpointOptions,
+    RefusedRequestError,
+    ServerError,
+    UnfinishedError,
+)
 from r3l.endpoint.responses import (
     Answer,
     ChatAnswer,
@@ -206,7 +213,8 @@ class Connection(httpx2.AsyncClient):
 def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
     """The error to raise for a request that the server has refused with ``response``; raises nothing.
 
-    A DialogTooLongError if its reason is a full context. ``path``: the request's, for the message.
+    A DialogTooLongError if its reason is a full context, a RefusedRequestError for another status 400 or 422.
+    ``path``: the request's, for the message.
     """
     where = options.shown + path
     status = response.status_code
@@ -222,7 +230,8 @@ def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> S
     }
     wait = response.headers.get("retry-after")
     further = f" (it asks to wait {one_line(wait)[:40]})" if wait else ""
-    return ServerError(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
+    kind = RefusedRequestError if status in (400, 422) else ServerError
+    return kind(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
 
 
 def failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:

@@ -37,6 +37,10 @@ class DialogTooLongError(ServerError):
         self.room = room
 
 
+class RefusedRequestError(ServerError):
+    """The server refused a request as wrong (status 400 or 422), for another reason than a full context."""
+
+
 class UnfinishedError(ServerError):
     """The server's responses to a request stay incomplete, also when it is repeated.
 
@@ -99,12 +103,12 @@ class EndpointOptions:
             valid = _ADDRESS.fullmatch(self.url) and parts.hostname and parts.port != 0
         except ValueError:
             valid = False
+        hide_address(self.url)
         if not valid:
             # Everything before the last @ may be a password, and so may a query.
             before, _, rest = self.url.partition("?")[0].rpartition("@")
             address = f"{MASK}@{rest}" if before else rest
             raise ConfigError(f"the server {address!r} must be an address such as http://localhost:8000")
-        hide_address(self.url)
         hide_fields(self.fields)
 
     @property

@@ -12,13 +12,14 @@ from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
 from r3l.core.seeds import Address
 from r3l.core.text import END_OF_THOUGHT, Message, without_thoughts
-from r3l.endpoint.options import DialogTooLongError
+from r3l.endpoint.options import DialogTooLongError, RefusedRequestError
 
 if TYPE_CHECKING:
     from r3l.endpoint.client import Endpoint
     from r3l.endpoint.responses import ChatAnswer
 
 log = logging.getLogger(__name__)
+EMPTY = "(empty)"  # sent for an empty message to servers that refuse those
 _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")
 
 
@@ -43,6 +44,7 @@ class MessagePolicy:
         self.lines = lines
         self.same_template: bool | None = None
         self.drops_thoughts = False  # earlier thoughts are not sent back
+        self.fills_empty = False  # empty messages are sent as EMPTY
         self.end_texts = renderer.end_texts if renderer else []
         self._renderer = renderer
 
@@ -131,7 +133,7 @@ class MessageConversation:
         tokens = sampling.max_tokens * (self._policy.lines if by_line else 1)
         try:
             request = Sampling(sampling.temperature, tokens)
-            answer = await self._policy.endpoint.chat(messages, request, address, self._policy.end_texts)
+            answer = await self._ask(messages, request, address)
         except DialogTooLongError:
             return [_CONTEXT_FULL]
         read = answer.read_tokens
@@ -157,6 +159,27 @@ class MessageConversation:
         if read is not None and limit and read + sampling.max_tokens > limit:
             return [_CONTEXT_FULL]
         return _lines(answer) if by_line else [_completion(answer.text, answer.finish_reason, answer.counted)]
+
+    async def _ask(self, messages: list[Message], request: Sampling, address: Address) -> ChatAnswer:
+        """The answer to ``messages``; if the server refuses empty ones, with EMPTY in their place.
+
+        Most templates render an empty message, which a thought without an answer leaves; Anthropic and
+        others refuse it. Raises what Endpoint.chat raises.
+        """
+        policy = self._policy
+        filled = [Message(m.role, m.content if m.content.strip() else EMPTY) for m in messages]
+        if not policy.fills_empty:
+            try:
+                return await policy.endpoint.chat(messages, request, address, policy.end_texts)
+            except RefusedRequestError:
+                if filled == messages:
+                    raise
+        answer = await policy.endpoint.chat(filled, request, address, policy.end_texts)
+        if not policy.fills_empty:
+            policy.fills_empty = True
+            log.warning("the server refuses empty messages: they are sent as %s", EMPTY)
+        policy.endpoint.counts["filled"] += filled != messages
+        return answer
 
     def _joined(self) -> list[Message]:
         """The messages to send: lines of one response joined, and without thoughts if the server drops them.

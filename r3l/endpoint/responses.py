@@ -112,6 +112,31 @@ class _Part(BaseModel):
 class _Usage(_Part):
     prompt_tokens: _Count | None = None
     completion_tokens: _Count | None = None
+    # Tokens of the prompt that the server has cached: OpenAI's, then Anthropic's names.
+    prompt_tokens_details: Any = None
+    cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
+
+    @property
+    def read(self) -> int | None:
+        """Tokens of the prompt; None if not counted.
+
+        In OpenAI's counts, cached tokens are part of ``prompt_tokens``; in Anthropic's they are counted
+        apart. More cached tokens than ``prompt_tokens`` must be apart, so they are added; as many or fewer
+        are taken for a part.
+        """
+        details = self.prompt_tokens_details
+        inside = details.get("cached_tokens") if isinstance(details, dict) else None
+        apart = [self.cache_read_input_tokens, self.cache_creation_input_tokens]
+        cached = max(_count(inside), sum(map(_count, apart)))
+        if self.prompt_tokens is None or cached <= self.prompt_tokens:
+            return self.prompt_tokens
+        return self.prompt_tokens + cached
+
+
+def _count(value: Any) -> int:
+    """``value`` if it is a number of tokens, else 0."""
+    return value if type(value) is int and 0 <= value < 2**31 else 0
 
 
 class _Ended(_Part):
@@ -229,12 +254,12 @@ class Answer(_Part):
         usage = self.usage
         if usage is None or usage.prompt_tokens is usage.completion_tokens is None:
             return None
-        return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+        return Usage(usage.read or 0, usage.completion_tokens or 0)
 
     @property
     def read_tokens(self) -> int | None:
         """The server's token count of the prompt; None if it gives none."""
-        return self.usage.prompt_tokens if self.usage else None
+        return self.usage.read if self.usage else None
 
     @property
     def response_tokens(self) -> int | None:

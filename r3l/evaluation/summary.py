@@ -33,6 +33,7 @@ DRAWS = {  # of evaluation.draw
 IRREGULAR = {  # counts of a server's responses, by their keys in evaluation.json
     "overlong": "have more tokens than requested, since the server does not stop at max_tokens",
     "cut_prompts": "answer a prompt whose beginning the server cut (raise its context length)",
+    "filled": "answer a dialog whose empty messages were sent as (empty), since the server refuses those",
     "cut_short": "were cut off by the server before max_tokens",
     "shortened": "may have been cut off, since the server allowed less than max_tokens",
     "uncounted": "came without the number of their tokens, so cuts by the server cannot be seen",

@@ -20,6 +20,7 @@ HEADERS = "OPENAI_CUSTOM_HEADERS"  # environment variable of the openai package:
 VARIABLES = (
     *(KEY, "OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
     *("WANDB_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY"),
+    *("OPENAI_ORG_ID", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID"),  # no keys, but they name the account
 )
 # Environment variables with addresses, whose password a server or a proxy may repeat.
 ADDRESSES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "OPENAI_BASE_URL", "WANDB_BASE_URL", "HF_ENDPOINT")
@@ -35,6 +36,13 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_PARAMETER = re.compile(r"^(?:key|code|sig|signature)$", re.IGNORECASE)  # in an address, besides
+# A part of an address's path that is a key: by its prefix, as a UUID, or with a long run of letters and digits.
+_PATH_KEY = re.compile(
+    r"(?:(?:sk|pk|rk|key|api|gsk|hf|xai|pplx|nvapi|ghp|tok|token)[-_]|AIza)\S{9,}"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|(?=\S*(?<![A-Z\d])(?=(?:[A-Z]*\d){3})(?=\d*[A-Z])[A-Z\d]{16,})\S+",
+    re.IGNORECASE,
+)
 _HEADER = re.compile(r"\b(Bearer|Basic)(\\?[\"']?:?\s+)[^\s\"'\\,;]+", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/\s@\"']+@")  # user and password of an address
 
@@ -53,18 +61,20 @@ def hide(*secrets: str) -> None:
 def hide_address(url: str) -> None:
     """Mask from now on the password of an address (a URL), or its user if it has no password, and its keys.
 
-    Keys are values in its query whose names say so: ``?api-key=``, ``&code=``.
+    Keys are values in its query whose names say so (``?api-key=``, ``&code=``) and parts of its path that
+    look like keys: ``/v1/sk-.../``, a UUID, or 16 or more letters and digits in a run, three of them digits.
     """
     hide(*_secrets_of_address(url))
 
 
 def _secrets_of_address(url: str) -> Iterator[str]:
-    """Secrets in an address, valid or not: password, or user without one, and keys of query and fragment."""
+    """Secrets in an address, valid or not: password, or user without one; keys of path, query, fragment."""
     for pair in re.split("[?&#]", url)[1:]:
         name, _, value = pair.partition("=")
         if _SECRET_NAME.search(name) or _SECRET_PARAMETER.match(name):
             yield from (value, unquote(value))
-    authority = re.split("[/?#]", url.partition("//")[2] or url)[0]
+    authority, *path = re.split("/", re.split("[?#]", url.partition("//")[2] or url)[0])
+    yield from filter(_PATH_KEY.fullmatch, path)
     user, colon, password = authority.rpartition("@")[0].partition(":")
     yield unquote(password) if colon else unquote(user)
     if colon:
@@ -140,4 +150,5 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
         forms |= {json.dumps(secret)[1:-1], quote(secret, safe="")}
         forms.add(base64.b64encode(secret.encode(errors="replace")).decode().rstrip("="))
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    return re.compile("|".join(map(re.escape, longest_first))) if forms else None
+    # In any case: a gateway may write a header's value in small letters.
+    return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE) if forms else None

@@ -83,6 +83,13 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
         if runs:
             break
     if not runs and not may_be_none:
+        others = sorted({path.parent for path in results.glob(f"**/{EVALUATION}")})
+        if others:
+            first = ", ".join(map(str, others[:3])) + (", ..." if len(others) > 3 else "")
+            raise DataError(
+                f"no run under {results} in a folder such as nano/ENV/MODEL/METHOD/seed0, but evaluations in "
+                f"folders of other names ({first}): name these, as in `r3l report {others[0]}`"
+            )
         ways = "`r3l run`, or `r3l train` and `r3l evaluate`"
         raise DataError(f"no evaluation.json under {results}; make runs: {ways}")
     return runs

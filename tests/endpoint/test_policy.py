@@ -10,7 +10,7 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
-from r3l.endpoint.options import EndpointOptions
+from r3l.endpoint.options import EndpointOptions, ServerError
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 
 SAMPLING = Sampling(0.0, 9)
@@ -240,6 +240,45 @@ def test_a_first_prompt_that_the_server_cuts_and_one_that_continues_another_dial
     assert at(answer, fork)[0] == 1
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 60, "prompt_tokens_details": {"cached_tokens": 340}},
+        {"prompt_tokens": 60, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 40},
+    ],
+)
+def test_a_prompt_whose_cached_tokens_are_counted_apart_is_not_cut(usage):
+    """As in Anthropic's counts. OpenAI's cached tokens are part of prompt_tokens, so never more than they."""
+
+    def answer(request, before):
+        status, body = completion("r")
+        return status, body | {"usage": {"completion_tokens": 1, **usage}}
+
+    async def talk(dialog):
+        dialog.add(Message("user", "word " * 390))
+        read = await dialog.respond(SAMPLING, (0,))
+        return dialog._policy.endpoint.counts["cut_prompts"], read.tokens.prompt
+
+    assert at(answer, talk)[0] == (0, 400)
+
+
+@pytest.mark.parametrize(
+    "details", [{"cached_tokens": 50}, {"cached_tokens": None}, {"cached_tokens": "9"}, []]
+)
+def test_cached_tokens_that_are_part_of_the_prompt_are_not_added(details):
+    def answer(request, before):
+        status, body = completion("r")
+        usage = {"prompt_tokens": 60, "completion_tokens": 1, "prompt_tokens_details": details}
+        return status, body | {"usage": usage}
+
+    async def talk(dialog):
+        dialog.add(Message("user", "word " * 390))
+        read = await dialog.respond(SAMPLING, (0,))
+        return dialog._policy.endpoint.counts["cut_prompts"], read.tokens.prompt
+
+    assert at(answer, talk)[0] == (1, 60)
+
+
 def test_a_prompt_of_token_ids_that_the_server_cuts(nano, caplog):
     """As SGLang (--allow-auto-truncate) and vLLM (truncate_prompt_tokens) do."""
 
@@ -306,6 +345,7 @@ GPT_OSS = "<|channel|>analysis<|message|>2, 2<|end|><|start|>assistant<|channel|
     [
         ("[THINK]2, 2[/THINK]4", "<think>2, 2</think>4", "4"),
         (GPT_OSS, "<think>2, 2</think>4", "4"),
+        ("<thought>\n2, 2\n</thought>4", "<think>\n2, 2\n</think>4", "4"),  # Gemini's
         ("[THINK]a[/THINK]4 or [THINK]b[/THINK]5", "<think>a</think>4 or <think>b</think>5", "4 or 5"),
         ("a[/THINK]b[/THINK]4 [THINK]c", "a</think>b</think>4 <think>c", "4 "),
     ],
@@ -337,6 +377,46 @@ def test_a_message_in_blocks_is_text_and_thought(blocks):
     first, seen, _ = at(lambda request, before: completion(content), asks_twice)
     assert first.text == ("<think>2, 2</think>" if BLOCKS[blocks] else "") + "It is 4"
     assert roles(seen[1])[1] == ("assistant", "It is 4")
+
+
+def test_a_thought_tag_inside_a_text_is_text():
+    """Only at the beginning of a response is <thought> Gemini's mark."""
+    text = "<answer>4</answer> in <thought>tags</thought>"
+    first, seen, _ = at(lambda request, before: completion(text), asks_twice)
+    assert first.text == text and roles(seen[1])[1] == ("assistant", text)
+
+
+def no_empty_content(request, before):
+    """Refuses as Anthropic does; the model thinks, and then says nothing."""
+    if not all(message["content"].strip() for message in request["messages"]):
+        return 400, {"error": {"message": "messages: text content blocks must be non-empty"}}
+    return completion("[THINK]2, 2[/THINK]")
+
+
+def test_an_empty_message_is_sent_as_it_is_unless_the_server_refuses_it(caplog):
+    async def talk(dialog):
+        await asks_twice(dialog)
+        dialog.add(Message("user", "well?"))
+        await dialog.respond(SAMPLING, (2,))
+        return dialog._policy.endpoint.counts["filled"]
+
+    filled, seen, _ = at(no_empty_content, talk)
+    empty = [("user", "2+2?"), ("assistant", ""), ("user", "sure?")]
+    full = [("user", "2+2?"), ("assistant", "(empty)"), ("user", "sure?")]
+    assert [roles(request) for request in seen[:3]] == [empty[:1], empty, full]
+    assert roles(seen[3])[:3] == full and len(seen) == 4  # it is known by then
+    assert filled == 2 and caplog.text.count("refuses empty messages") == 1
+
+    _, seen, _ = at(lambda request, before: completion("[THINK]2, 2[/THINK]"), talk)
+    assert [roles(request)[:3] for request in seen] == [empty[:1], empty, empty]
+
+
+def test_another_refusal_is_not_answered_by_a_filled_message():
+    def answer(request, before):
+        return completion("[THINK]2[/THINK]") if before == 0 else (400, "no such parameter: seed")
+
+    with pytest.raises(ServerError, match="no such parameter"):
+        at(answer, asks_twice)
 
 
 def test_thoughts_that_are_part_of_the_text_are_sent_back():

