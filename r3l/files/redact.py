@@ -36,7 +36,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_PARAMETER = re.compile(r"^(?:key|code|sig|signature)$", re.IGNORECASE)  # in an address, besides
-# A part of an address's path that is a key: by its prefix, as a UUID, or with a long run of letters and digits.
+# A part of an address's path that is a key: by its prefix, a UUID, or a long run of letters and digits.
 _PATH_KEY = re.compile(
     r"(?:(?:sk|pk|rk|key|api|gsk|hf|xai|pplx|nvapi|ghp|tok|token)[-_]|AIza)\S{9,}"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

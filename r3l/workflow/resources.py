@@ -175,6 +175,6 @@ def check_profile(defaults: Mapping[str, Any]) -> None:
     for name in PLACEHOLDERS:
         if name in defaults and not _SLURM_NAME.fullmatch(str(defaults[name])):
             raise ConfigError(
-                f"workflow/profiles/slurm/config.yaml: {name} is {defaults[name]!r}; it must be letters, digits "
-                "and any of _ . + @ -, or several such names with commas between them"
+                f"workflow/profiles/slurm/config.yaml: {name} is {defaults[name]!r}; it must be letters, "
+                "digits and any of _ . + @ -, or several such names with commas between them"
             )
