@@ -20,7 +20,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import ALL, Bench, common_seeds, mean_tokens, read_runs, whole, with_further
+from r3l.report.frame import ALL, Bench, common_seeds, read_runs, whole, with_further
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.registered import (
@@ -127,7 +127,7 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
     for method in (of_plan.against, of_plan.method):
         name = f"{method_label(method)}: thousand tokens sampled, scored, trained"
         for env, seeds in whole(runs[runs.method == method]).groupby("env"):
-            counts = mean_tokens(seeds).values()
+            counts = scores.mean_tokens(seeds).values()
             if None not in counts:
                 rows.setdefault(name, {})[env_label(env)] = ", ".join(f"{n / 1000:.0f}" for n in counts)
     return _pipes({name: cells for name, cells in rows.items() if cells})
