@@ -20,7 +20,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import ALL, Bench, common_seeds, read_runs, whole, with_further
+from r3l.report.frame import ALL, Bench, all_tasks, common_seeds, read_runs, with_further
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.registered import (
@@ -126,7 +126,7 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
     rows["verdict"] = rows.pop("verdict", {})  # the last row but for the budgets
     for method in (of_plan.against, of_plan.method):
         name = f"{method_label(method)}: thousand tokens sampled, scored, trained"
-        for env, seeds in whole(runs[runs.method == method]).groupby("env"):
+        for env, seeds in all_tasks(runs[runs.method == method]).groupby("env"):
             counts = scores.mean_tokens(seeds).values()
             if None not in counts:
                 rows.setdefault(name, {})[env_label(env)] = ", ".join(f"{n / 1000:.0f}" for n in counts)
@@ -316,12 +316,12 @@ def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
     rows: Rows = {}
     for method in ARMS:
         for model, of_model in models.items():
-            seeds = whole(of_model[of_model.method == method])
+            seeds = all_tasks(of_model[of_model.method == method])
             if len(seeds):
                 label = seeds.iloc[0].label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
                 rows.setdefault(label, {})[f"`{model}`"] = _arm(seeds, of_model, of_plan.against)
     for model, of_model in models.items():
-        for label, text in _in_training(whole(of_model[of_model.method == ARMS[1]])).items():
+        for label, text in _in_training(all_tasks(of_model[of_model.method == ARMS[1]])).items():
             rows.setdefault(label, {})[f"`{model}`"] = text
     return _pipes(rows)
 

@@ -27,7 +27,7 @@ def report(
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
     from r3l.report import html, probes
-    from r3l.report.frame import read_runs, whole
+    from r3l.report.frame import all_tasks, read_runs
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
@@ -40,6 +40,6 @@ def report(
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
     written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
     size = written.stat().st_size
-    count = len(whole(shown))
+    count = len(all_tasks(shown))
     summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
     print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, TOKENS, by_bench, by_method, whole
+from r3l.report.frame import BENCH, TOKENS, all_tasks, by_bench, by_method
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.scores import mean_tokens
 from r3l.report.table import Cell, Column, Table, table
@@ -70,7 +70,7 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     of the same (tier, env, model) generated; None if nothing was generated.
     """
     rows: list[dict[str, Any]] = []
-    for bench, here in by_bench(whole(runs)).items():
+    for bench, here in by_bench(all_tasks(runs)).items():
         of_this: list[dict[str, Any]] = []
         for method, seeds in by_method(here).items():
             # Faults and seconds are in no result, so that a result repeats byte for byte.

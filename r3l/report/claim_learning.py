@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from r3l.config import Strict
 from r3l.report.figures.series import WINDOW, window_sums
-from r3l.report.frame import ALL, common_seeds, whole
+from r3l.report.frame import ALL, all_tasks, common_seeds
 from r3l.report.updates import at_rate, held_out, learning_rate, training_of
 
 Unit = Literal["updates", "tokens", "rollouts"]
@@ -157,7 +157,7 @@ class LearningTest(Strict):
         rate = learning_rate(runs, RATE_OF)
         if rate is None:
             return []
-        runs = whole(runs)
+        runs = all_tasks(runs)
         start = base_success(runs)
         ours, theirs = common_seeds(*(at_rate(runs, name, rate) for name in (self.method, self.against)))
         pairs = list(zip(learning_curves(ours, start), learning_curves(theirs, start), strict=True))

@@ -22,7 +22,7 @@ from r3l.config import variant
 from r3l.config.method import RATE, Variant
 from r3l.report.budget import KINDS, NOT_RECORDED
 from r3l.report.claim_learning import RATE_OF, base_success
-from r3l.report.frame import TOKENS, Bench, by_bench, common_seeds, whole
+from r3l.report.frame import TOKENS, Bench, all_tasks, by_bench, common_seeds
 from r3l.report.labels import (
     FEEDBACK,
     FEEDBACK_NOTE,
@@ -131,7 +131,7 @@ def feedback_rows(
     given, they have a row even without runs. All differences to GRPO, in early and in final success, with
     at least MIN_SEEDS paired seeds are corrected together by Benjamini-Hochberg.
     """
-    runs = whole(runs)
+    runs = all_tasks(runs)
     names = methods or METHODS
     of_benches = by_bench(runs[runs.env.isin(envs or ENVS)])
     rows: list[FeedbackRow] = []

@@ -336,7 +336,7 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([runs, further[pd.Series(new, index=further.index, dtype=bool)]], ignore_index=True)
 
 
-def whole(runs: pd.DataFrame) -> pd.DataFrame:
+def all_tasks(runs: pd.DataFrame) -> pd.DataFrame:
     """The rows about all test tasks, one for each run, without those about single task groups."""
     return runs[runs.group == ALL]
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from r3l.core.errors import check_known
 from r3l.report.budget import NOT_RECORDED
-from r3l.report.frame import TOKENS, Bench, by_bench, by_method, whole
+from r3l.report.frame import TOKENS, Bench, all_tasks, by_bench, by_method
 from r3l.report.labels import planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
@@ -134,7 +134,7 @@ def measure_rows(
     for name in names:
         check_known("measure", name, MEASURES)
     rows: list[dict[str, Any]] = []
-    of_benches = by_bench(whole(runs))
+    of_benches = by_bench(all_tasks(runs))
     for bench in sorted({*planned_benches, *of_benches}):
         tier, _, model = bench
         here = of_benches.get(bench, runs.iloc[:0])

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from r3l.report.compare import MethodComparison
-from r3l.report.frame import by_bench, whole
+from r3l.report.frame import all_tasks, by_bench
 from r3l.report.labels import env_label, method_label
 from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
@@ -82,7 +82,7 @@ def power_rows(
         return float(np.mean([sum(map(step_seconds, updates(path))) for path in seeds.path]) * threads)
 
     plans = []
-    of_benches = by_bench(whole(runs))
+    of_benches = by_bench(all_tasks(runs))
     for row in compared:
         here = of_benches[row.tier, row.env, row.model]
         both = (here[here.method == name] for name in (row.method, row.against))

@@ -26,7 +26,7 @@ from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import LearningTest, learning_curves
-from r3l.report.frame import ALL, common_seeds, read_runs, whole
+from r3l.report.frame import ALL, all_tasks, common_seeds, read_runs
 from r3l.report.updates import FIRST, early_success
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
@@ -187,7 +187,7 @@ def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFra
         if plain and (cell.tier, cell.env) in places:
             first.setdefault((*cell, path.parent.name), path)
     # The columns by which runs are matched with probes, from their manifests.
-    runs = whole(read_runs(first.values())) if first else whole(read_runs([]))
+    runs = all_tasks(read_runs(first.values())) if first else all_tasks(read_runs([]))
     settings = [manifest["run"] for manifest in runs.manifest]
     methods = [run["method_settings"] for run in settings]
     stages = [run["env_settings"].get("sft") for run in settings]

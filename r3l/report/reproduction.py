@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from r3l.files.json_files import read_jsonl
-from r3l.report.frame import EPISODES, read_runs, whole
+from r3l.report.frame import EPISODES, all_tasks, read_runs
 from r3l.runs.run_dir import EVALUATION
 from r3l.stats.comparison import Verdict, interval_verdict
 from r3l.stats.intervals import wilson_interval
@@ -24,12 +24,12 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
     ``verdict``: "not stored", or as in :func:`compare_runs`. Raises DataError for damaged files.
     """
     rows: list[Row] = []
-    for _, fresh in whole(read_runs(evaluations)).iterrows():
+    for _, fresh in all_tasks(read_runs(evaluations)).iterrows():
         run = f"{fresh.cell}/seed{fresh.seed}"
         row: Row = {"run": run, "episodes": int(fresh.episodes), "success": float(fresh.success)}
         path = stored / run / EVALUATION
         if path.is_file():
-            rows.append(row | compare_runs(fresh, whole(read_runs([path])).iloc[0]))
+            rows.append(row | compare_runs(fresh, all_tasks(read_runs([path])).iloc[0]))
         else:
             rows.append(row | {"verdict": "not stored"})
     return rows

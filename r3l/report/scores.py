@@ -18,11 +18,11 @@ from r3l.report.frame import (
     CONSTANT_ANSWER,
     TOKENS,
     Bench,
+    all_tasks,
     by_bench,
     common_seeds,
     groups,
     scores_S_T,
-    whole,
 )
 from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
@@ -174,7 +174,7 @@ def published_rows(
     ``env``.
     """
     ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
-    for (model, env, method), seeds in whole(runs).groupby(["model", "env", "method"], sort=False):
+    for (model, env, method), seeds in all_tasks(runs).groupby(["model", "env", "method"], sort=False):
         published_as = (backbone(model), env_label(env), reference.label(method, seeds.iloc[0].label))
         ours.setdefault(published_as, []).append(seeds.assign(benchmark=env_label(env)))
     rows: list[dict[str, Any]] = []

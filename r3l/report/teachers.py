@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from r3l.report.frame import by_bench, by_method, whole
+from r3l.report.frame import all_tasks, by_bench, by_method
 from r3l.report.labels import bench_label
 from r3l.report.probes import Content, name_of
 from r3l.report.table import Column, Table, table
@@ -114,7 +114,7 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
     """
     rows = [
         _of_method(bench, method, seeds)
-        for bench, here in by_bench(whole(runs)).items()
+        for bench, here in by_bench(all_tasks(runs)).items()
         for method, seeds in by_method(here).items()
         if any(training_of(path).taught for path in seeds.path)
     ]

@@ -14,7 +14,7 @@ from r3l.files import paths
 from r3l.files.json_files import read_json
 from r3l.files.paths import EXAMPLES
 from r3l.report import tables
-from r3l.report.frame import read_runs, whole
+from r3l.report.frame import all_tasks, read_runs
 from r3l.report.html import page
 from r3l.workflow import plan
 
@@ -77,7 +77,7 @@ def test_tables_and_the_report_say_so(tmp_path):
     table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")
     assert set(table.rows.warning) == {"taught math"}
     assert "nano/test: taught math." in table.printed.notes
-    assert page.about(whole(runs), [(table.rows, None)])["warnings"] == ["alfworld: taught math"]
+    assert page.about(all_tasks(runs), [(table.rows, None)])["warnings"] == ["alfworld: taught math"]
 
 
 def test_an_own_environment_without_a_model_is_refused_where_the_tiers_was_taught_another_one(

@@ -9,7 +9,7 @@ from report.runs import best, rewrite, write_run
 from start_models import cell
 
 from r3l.core.errors import DataError
-from r3l.report.frame import CONSTANT_ANSWER, read_runs, whole
+from r3l.report.frame import CONSTANT_ANSWER, all_tasks, read_runs
 from r3l.report.paper_table import paper_table
 from r3l.report.scores import SCORES, score_rows
 from r3l.report.table import as_stored
@@ -78,7 +78,7 @@ def test_mixed_task_sets_are_refused(three_seeds):
 def test_torn_episodes_are_left_out_and_refused_where_the_run_is_named(three_seeds, caplog):
     path = three_seeds / cell("alfworld", "r3l") / "seed2/episodes.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]))
-    assert len(whole(read_runs(find_runs(three_seeds)))) == 8 and "a run is left out" in caplog.text
+    assert len(all_tasks(read_runs(find_runs(three_seeds)))) == 8 and "a run is left out" in caplog.text
     with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
         read_runs(find_runs(three_seeds), [path.with_name("evaluation.json")])
 

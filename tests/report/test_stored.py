@@ -9,7 +9,7 @@ from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.feedback_per_token import feedback_rows, feedback_table
 from r3l.report.feedback_per_token import flat as feedback_flat
-from r3l.report.frame import read_runs, whole, with_further
+from r3l.report.frame import all_tasks, read_runs, with_further
 from r3l.report.registered import load_registered
 from r3l.report.table import write
 from r3l.report.updates import updates
@@ -60,7 +60,7 @@ def test_the_stored_table_of_feedback_regenerates(stored, stored_curves, tmp_pat
 
 def test_what_training_counted_agrees_with_itself(stored):
     """Step by step."""
-    for path in whole(stored).path:
+    for path in all_tasks(stored).path:
         for line in updates(path):
             total = {
                 part: sum(v for k, v in line.items() if k.startswith(f"{part}/"))
@@ -75,7 +75,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
     one, but for those of the entry of 2026-11-27 its three seeds."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
-    for run in whole(stored).itertuples():
+    for run in all_tasks(stored).itertuples():
         seeds.setdefault((run.env, run.method), []).append(run.seed)
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
@@ -94,7 +94,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
 def test_stored_runs_are_of_the_present_configuration(stored):
     """Their fingerprints are those that the configs give today: no one compares with numbers of another
     setting."""
-    for stored_run in whole(stored).itertuples():
+    for stored_run in all_tasks(stored).itertuples():
         run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed)
         made = stored_run.manifest
         if made["hardware"].get("gpu"):  # which reads no number of threads

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from r3l.core.errors import DataError
-from r3l.report.frame import by_bench, by_method, whole
+from r3l.report.frame import all_tasks, by_bench, by_method
 from r3l.report.labels import env_label
 from r3l.workflow.plan import TableConfig
 
@@ -32,7 +32,7 @@ class Bench:
     def runs(self) -> dict[str, pd.DataFrame]:
         """The runs on all test tasks, by method in the figure's order: a frame with a row for each seed."""
         present = set(self.rows.method)
-        return by_method(whole(self.rows), [method for method in self.order if method in present])
+        return by_method(all_tasks(self.rows), [method for method in self.order if method in present])
 
     def labels(self) -> dict[str, str]:
         """The printed name of each method that has runs here, in the figure's order."""

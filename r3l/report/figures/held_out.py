@@ -26,7 +26,7 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW
 from r3l.report.figures.style import look
-from r3l.report.frame import by_bench, common_seeds, whole
+from r3l.report.frame import all_tasks, by_bench, common_seeds
 from r3l.report.labels import env_label, method_label
 from r3l.report.updates import at_rate, learning_rate
 from r3l.stats.intervals import MIN_SEEDS, t_interval
@@ -68,7 +68,7 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
     """
     shown: list[Bench] = []
     starts: list[float | None] = []
-    for place, here in by_bench(whole(runs)).items():
+    for place, here in by_bench(all_tasks(runs)).items():
         rate = learning_rate(here, RATE_OF)
         at_equal = {} if rate is None else {name: at_rate(here, name, rate) for name in (*AGAINST, METHOD)}
         if any(one.scored_on_the_way for one in learning_curves(at_equal.get(METHOD, here.iloc[:0]))):

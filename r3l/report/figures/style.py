@@ -329,7 +329,8 @@ def _png(figure: Figure) -> bytes:
     from PIL import Image, ImageColor
 
     # Drawn once: savefig draws everything twice, first for the layout, and packs pixels that are unpacked here.
-    figure.set_dpi(rcParams["savefig.dpi"])
+    if rcParams["savefig.dpi"] != "figure":
+        figure.set_dpi(rcParams["savefig.dpi"])
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")

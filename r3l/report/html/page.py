@@ -26,7 +26,7 @@ from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
 from r3l.report.figures.teachers import draw as draw_teachers
-from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
+from r3l.report.frame import BENCH, CONSTANT_ANSWER, all_tasks
 from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
@@ -93,8 +93,9 @@ def write(
     about fixed models. ``comparison``: a table of `r3l compare`, which goes first. Raises RunDirectoryError
     if ``out`` cannot be written, DataError for a figure that cannot be read.
     """
-    whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
-    shown, without_room = viewer(whole_runs)
+    of_runs = all_tasks(runs)
+    scored = score_tables(runs, seeds_planned)
+    shown, without_room = viewer(of_runs)
 
     # Without figures the learning curves of all trained runs are drawn, one figure per tier and model.
     pictures = [(path.stem, _base64(path)) for path in figures]
@@ -111,7 +112,7 @@ def write(
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"),
         script=_own("report.js"),
-        about=about(whole_runs, scored),
+        about=about(of_runs, scored),
         tables=[*([comparison] if comparison else []), *(full_table(*rows) for rows in scored)],
         figures=pictures,
         viewer=shown,
@@ -119,11 +120,11 @@ def write(
         claims=[claims_table(tested, of)] if tested else [],
         teachers=_teachers(runs, [] if comparison else probes),
         budget=budget_table(budget_rows(runs), every_column=True),
-        endings=html_tables.endings(whole_runs),
-        settings=html_tables.settings(whole_runs),
+        endings=html_tables.endings(of_runs),
+        settings=html_tables.settings(of_runs),
         options=html_tables.all_options(),
-        cells={"/".join(cell): seeds for cell, seeds in whole_runs.groupby(CELL, sort=False)},
-        runs=_details(whole_runs, {run["id"] for run in shown}),
+        cells={"/".join(cell): seeds for cell, seeds in of_runs.groupby(CELL, sort=False)},
+        runs=_details(of_runs, {run["id"] for run in shown}),
     )
     write_text(page, out)
     return out
