@@ -34,7 +34,8 @@ class ReinforcePPSettings(GRPOSettings):
 class ReinforcePP(GRPO):
     """PPO's clipped loss with A = (r - mean) / (std + 1e-6) over all trained tokens of the step; no critic.
 
-    N rollouts in one group.
+    r is the return of the token's rollout; with ``baseline: group_mean`` the mean of its group is subtracted
+    first. N rollouts in one group.
     """
 
     Settings = ReinforcePPSettings

@@ -59,7 +59,8 @@ class TreeGRPO(GRPO):
 
     A tree is a rollout and its branches, which are continuations from random turns of it; each of these
     complete trajectories is a leaf. A leaf's advantage is GRPO's among all N leaves plus GRPO's among the
-    leaves of its tree; with ``levels`` only one of the two.
+    leaves of its tree; with ``levels`` only one of the two. ``shared_prefix``: whether turns that leaves
+    share train in each of them or in none.
     """
 
     Settings = TreeGRPOSettings

@@ -120,7 +120,8 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     """The environment that ``gymnasium.make(**make)`` creates, played by text as in :class:`TextGames`.
 
     A response contains, in tags, the name of a discrete action (``actions``) or the numbers of an action. If
-    actions are texts, the response itself is the action. Spaces of :data:`OTHER_SPACES` are refused.
+    actions are texts, the response itself is the action. :meth:`make` raises ConfigError for action spaces
+    of :data:`OTHER_SPACES`.
     """
 
     arguments = GymnasiumArguments

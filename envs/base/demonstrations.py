@@ -90,6 +90,7 @@ class Demonstrator(ABC):
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
         """Play each task once with the error-free expert, one by one; yields the demonstrations.
 
+        ``max_turns``: turn limit of an episode.
         Used to check that tasks can be solved and to compare a model with the expert, not for SFT.
         """
         return self._all(((task, 0) for task in tasks), CAREFUL, max_turns)

@@ -74,7 +74,7 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         """Draw a problem: the payload of a task, in types that JSON can hold."""
 
     def good_actions(self, first: str, answers: Answers) -> list[str]:
-        """The actions that a good player might take next, any one of them, best first; [] if unknown.
+        """The actions that count as right next, preferred one first; [] if unknown, as here: override it.
 
         The player reads what the policy reads: ``first``, the first observation, and ``answers``, a pair
         (action, observation after it) for each turn.

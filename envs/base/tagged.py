@@ -83,10 +83,12 @@ def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
 class TaggedDialogue:
     """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
 
-    ``max_turns`` counts actions (default: the released code's limit). A subclass defines its ``label`` (the
-    environment's name in messages), its domain (named in prompts), its action parsers and the wording of its
-    own stop reasons; prompts are files of ``envs/<package>/prompts``. Raises ConfigError for an unknown
-    style, a turn limit below 1, or a ``response_format`` without a parser.
+    A subclass defines ``label`` (the environment's name in messages), ``domain`` (named in prompts),
+    ``action_parsers`` by response format, and in ``reasons`` the wording of its own stop reasons. Its prompts
+    are files of ``envs/<package>/prompts``.
+
+    ``max_turns`` counts actions; by default it is ``released_turns``, the released code's limit. Raises
+    ConfigError for an unknown style, a turn limit below 1, or a ``response_format`` without a parser.
     """
 
     stop: Stop = "end"

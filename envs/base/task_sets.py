@@ -92,7 +92,10 @@ class DrawnTaskSets(TaskSets):
     draw: Callable[[str, int], Task]
 
     def tasks(self, task_set: str) -> list[Task]:
-        """Draw all tasks of a split, by id. Raises ConfigError for an unknown split or a wrong size."""
+        """Draw all tasks of a split, in the order of their ids.
+
+        Raises ConfigError for an unknown split or a wrong size.
+        """
         if task_set not in self.sizes:
             raise ConfigError(f"{self.env} task set {task_set!r} is unknown; it has {', '.join(self.sizes)}")
         size = self.sizes[task_set]

@@ -90,7 +90,10 @@ class Verb(TyperGroup):
         return words
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand that the words left in ``ctx.args`` begin with, or without words the command."""
+        """Run the subcommand named by the first word of ``ctx.args``, or the command itself if none is left.
+
+        Returns what that returns. :meth:`parse_args` has refused words that name no subcommand.
+        """
         if not ctx.args:
             return super(TyperGroup, self).invoke(ctx)
         name, *words = ctx.args

@@ -89,7 +89,9 @@ def data_build(
     env: Annotated[str, typer.Option(help="Environment: a name of envs/registry.py.")] = "alfworld",
     as_json: AsJson = False,
 ) -> None:
-    """Validate every task of a task set and write the file that is committed.
+    """Validate every task of a task set and write the file that is committed; print its path.
+
+    If a task cannot be solved, the command ends with an error and writes nothing.
 
     Example: `r3l data build countdown_nano --env puzzles`
     """

@@ -128,7 +128,7 @@ def figure_of_feedback(
     method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the gain from feedback per token, of the stored runs or the runs under --results.
+    """Draw the gain from feedback per token as PDF and PNG, of the stored runs or the runs under --results.
 
     Example: `r3l figure feedback_per_token --out results/figures`
     """

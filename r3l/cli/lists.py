@@ -45,6 +45,8 @@ def envs(
 ) -> None:
     """List the environments and their tiers; with names, list their task sets and limits in each tier.
 
+    With --json and no names, the settings of all environments are printed.
+
     Example: `r3l list envs`
 
     Example: `r3l list envs alfworld`

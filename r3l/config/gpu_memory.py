@@ -26,8 +26,8 @@ ALL_WEIGHTS = LoraConfig()
 class Training:
     """Bytes on each of the GPUs that train one model on Trinity, by what they hold.
 
-    ``gathered``: copies of weights in the type of the passes: with several GPUs, of the layers that compute
-    at the moment and of the embeddings; with one GPU, of all weights (0 in float32). ``reference``: the base
+    ``gathered``: copies of weights in the dtype of the forward pass. With several GPUs these are the layers
+    in use and the embeddings; with one GPU all weights, or 0 if the dtype is float32. ``reference``: the base
     checkpoint for a KL, 0 without one.
     """
 

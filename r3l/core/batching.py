@@ -280,9 +280,9 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
 
 
 def in_tree_order(rows: Sequence[np.ndarray]) -> list[int]:
-    """Indices of rows (token ids) in lexicographic order.
+    """Indices that put ``rows`` (token ids) in lexicographic order; ``rows`` itself is not reordered.
 
-    So each row shares its longest prefix with a neighbour.
+    In that order each row shares its longest prefix with a neighbour.
     """
     # Big-endian bytes compare as the ids do.
     return sorted(range(len(rows)), key=lambda k: rows[k].astype(">i8").tobytes())

@@ -202,9 +202,10 @@ class Trajectory:
         self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
 
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
-        """Replace the turns' ``logprobs`` by the ones in the context that trains, of all S sampled tokens.
+        """Replace the turns' ``logprobs`` by ``logprobs_S``, computed in the context that trains.
 
-        The log-probs recorded in sampling become the teacher's. Raises ValueError unless there are S values.
+        ``logprobs_S``: one value for each sampled token of all turns, in order. The log-probs recorded in
+        sampling become the turns' ``teacher_logprobs``. Raises ValueError for another number of values.
         """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [

@@ -342,7 +342,10 @@ def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
 
 
 async def about_model(options: EndpointOptions) -> dict[str, Any]:
-    """Connect and return the fields of /models that tell the model's weights apart; {} if there are none."""
+    """Connect and return the fields of /models that tell the model's weights apart.
+
+    {} if there are none, or if the server does not answer at the first attempt.
+    """
     async with Endpoint(options) as endpoint:
         return await endpoint.about()
 

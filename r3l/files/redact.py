@@ -82,11 +82,11 @@ def _secrets_of_address(url: str) -> Iterator[str]:
 
 
 def hide_fields(fields: Any, secret: bool = False) -> None:
-    """Mask from now on the texts in a request's fields whose names say that they are secret.
+    """Remember the secret texts of a request's ``fields``, so that :func:`masked` hides them from now on.
 
-    Such names contain api_key, Authorization, password and the like; all texts below such a name are masked,
-    in lists and mappings at any depth. Of a text like ``Bearer KEY`` the last word is masked too. ``secret``:
-    whether ``fields`` itself is below such a name.
+    Secret is every text below a name that contains api_key, Authorization, password or the like, at any
+    depth of lists and mappings; of ``Bearer KEY`` also the last word alone. ``secret``: whether ``fields``
+    is itself below such a name. ``fields`` is not changed.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():

@@ -266,10 +266,13 @@ def last_good(folder: Path) -> Path | None:
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
     """Write the trainer's present state to ``folder/step-NNNNNN`` and return that path.
 
-    It has the model or adapter, the optimiser's state, and what a resumed run needs: ``fingerprint`` of the
-    run, and ``totals``, its counts so far. If it exists already, nothing is written. One earlier checkpoint
-    is kept, older ones are deleted. Raises RunDirectoryError if it cannot be written (all earlier ones stay),
-    and FileNotFoundError if the folder that holds ``folder`` is gone.
+    It has the model and its tokenizer, or with LoRA the adapter alone; the optimiser's state; the weights of
+    a sampler or an averaging teacher that differ from the model's; ``fingerprint`` of the run, and
+    ``totals``, its counts so far. If it exists already, nothing is written. One earlier checkpoint is kept,
+    older ones are deleted.
+
+    Raises RunDirectoryError if it cannot be written (all earlier ones stay), and FileNotFoundError if the
+    folder that holds ``folder`` is gone.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():

@@ -32,9 +32,9 @@ THOUSAND = 1000  # saved tokens and rollouts are counted in thousands
 class LearningCurve:
     """Curves of one run of n updates.
 
-    ``held_out``: test success by update; key 0: of the base checkpoint, if it was scored. ``training_U``:
-    success of base rollouts, of the updates that had any. ``spent``: by unit (``updates``, ``tokens``,
-    ``rollouts``), n + 1 numbers: what was spent after 0, 1, ... n updates.
+    ``held_out``: test success by update; key 0 is the base checkpoint's, if it was scored. ``training_U``:
+    success of base rollouts in the U <= n updates that had any. ``spent``: for each unit (``updates``,
+    ``tokens``, ``rollouts``) the n + 1 cumulative amounts after 0, 1, ... n updates.
     """
 
     held_out: dict[int, float]

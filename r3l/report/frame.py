@@ -84,11 +84,12 @@ Row = dict[str, Any]
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
     """Read the runs of ``paths`` (evaluation.json files), a row per run and task group.
 
-    Sorted by tier, environment, model, method and seed; empty for no ``paths``. A damaged run is left out
-    with a warning; its error is raised if it is one of ``named`` or if no run is left. A run that two folders
-    hold with the same episodes counts once. Raises DataError for runs that cannot be in one table: on
-    different task sets, one training under two names, seeds of a method with different tasks, one run twice
-    with different episodes.
+    Rows are sorted by tier, environment, model, method and seed; without ``paths`` there are none. A run
+    found in two folders with the same episodes counts once. A damaged run is left out with a warning; its
+    error is raised if its path is in ``named`` or if no run is left.
+
+    Raises DataError for runs that cannot be in one table: different task sets, one training under two method
+    names, seeds of a method with different tasks, or a run found twice with different episodes.
     """
     runs: list[list[Row]] = []
     damage: list[R3LError | OSError] = []

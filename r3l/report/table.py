@@ -332,7 +332,7 @@ def markdown(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """The table as a LaTeX float that fits any page; titles of sections are above their rows."""
+    """LaTeX source of the table: a float that fits any page; titles of sections are above their rows."""
 
     def text(cell: Cell) -> str:
         guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before

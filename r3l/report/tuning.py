@@ -40,7 +40,8 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
 def tuning_table(tunings: Sequence[TuningResult]) -> Table:
     """A line per method and environment: success at the lowest, usual and highest learning rate.
 
-    ``tunings``: at least one, all of one tier. Bold: the chosen rate.
+    Bold: the chosen rate. Further columns: the chosen rate, the standard error, and the rollouts, tokens and
+    core-seconds of all runs of a tuning. ``tunings``: at least one, all of one tier.
     """
 
     def rate(place: int, name: str) -> Column:

@@ -214,7 +214,10 @@ def nodes_of_job() -> int:
 
 
 def own_address() -> str:
-    """This node's IP address for other nodes: the address of the default route, as Ray itself finds it."""
+    """This node's IP address for other nodes: the address of the default route, as Ray itself finds it.
+
+    Without a route it is the address of the host name.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("8.8.8.8", 80))  # sends nothing, since the socket is a datagram socket

@@ -35,7 +35,7 @@ class MathGrade:
     """The result of comparing an answer with the gold one.
 
     ``correct``: False unless the status is "graded". ``status``: "graded", or why no comparison was possible:
-    no answer ("none"), too long, unreadable, out of time ("timeout"), or a crash. ``by``: the rule that
+    "none" (no answer), "too_long", "unreadable", "timeout" or "crash". ``by``: the rule that
     decided ("text", "number" or "symbols"), else "".
     """
 

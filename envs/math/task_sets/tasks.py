@@ -110,9 +110,10 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return super().build(name)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The most frequent gold answer, and the success rate of always giving it, by group and for ``all``.
+        """The most frequent gold answer of the task set, and the success rates of always giving it.
 
-        Answers are equal if their texts are. Reads all tasks.
+        It is one answer for all groups; the rates are by group and for ``all``. Answers are equal if their
+        texts are. Reads all tasks.
         """
         answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
         ((best, _),) = Counter(answer for _, answer in answers).most_common(1)

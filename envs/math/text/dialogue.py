@@ -121,7 +121,10 @@ class ExampleDialogue(AnswerDialogue):
 
 
 class BoxedDialogue(AnswerDialogue):
-    """One user message in the full style: the problem, and the request for a boxed answer."""
+    """One user message: the problem, followed by the request for a boxed answer.
+
+    In the compact style it is the problem alone.
+    """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         return [Message("user", first.text if self.style == "compact" else f"{first.text}\n\n{BOXED}")]

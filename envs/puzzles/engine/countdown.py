@@ -103,7 +103,7 @@ class Countdown(Puzzle):
         return CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """The ``sum`` and the ``product`` of all numbers in the given order, as expressions."""
+        """Two expressions of all numbers in the given order: {"sum": "1 + 2 ...", "product": "1 * 2 ..."}."""
         given = [str(number) for number in data["numbers"]]
         return {"sum": " + ".join(given), "product": " * ".join(given)}
 

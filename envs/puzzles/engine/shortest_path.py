@@ -50,7 +50,7 @@ class ShortestPath(Puzzle):
     difficulty = ShortestPathDifficulty
 
     def generate(self, index: int, difficulty: ShortestPathDifficulty) -> PuzzleProblem:
-        """Problem ``index`` (from 0, unbounded).
+        """Problem ``index`` (from 0, unbounded), the same each time for one index and difficulty.
 
         The start is never the goal (it is in 3.4 % of the problems of RLTF's own generator).
         """

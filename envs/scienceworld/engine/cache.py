@@ -183,7 +183,7 @@ class CachedEngine:
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to the state ``snapshot`` of the task started last; returns the observation in that state.
+        """Return to ``snapshot``, which must be a state of the task started last; returns its observation.
 
         A simulator is moved to the state only when a new observation is needed.
         """

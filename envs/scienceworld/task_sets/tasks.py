@@ -135,9 +135,12 @@ class ProblemSplit(DefinitionModel):
 class ScienceWorldDefinition(task_sets.TaskSetDefinition):
     """Contents of configs/task_sets/scienceworld_NAME.yaml.
 
-    ``groups``: task types by group. ``solve``: number of problems per task type and official split that get a
+    ``groups``: task types by group. ``solve``: by official split, how many problems of each task type get a
     solution. ``max_actions``: length of the longest admitted solution. ``sft_from``: official splits from
-    which SFT problems come. Neither these nor another split may share an official split with ``test``.
+    which SFT problems come.
+
+    Validation fails for an unknown task type or group, and if ``sft_from`` or a split other than ``test``
+    uses an official split that ``test`` uses.
     """
 
     groups: Mapping[str, TypeGroup]

@@ -105,8 +105,9 @@ def in_order(goals: list[Goal]) -> list[Goal]:
 def price_limit(asin: str, number: int, price: float) -> float:
     """The price limit in dollars of goal ``number`` of product ``asin``, which costs ``price``.
 
-    Limits are multiples of 10 up to 990. As in the original, it is the larger of two draws, seeded by asin
-    and number, from the four nearest ones above the price; NO_LIMIT if there are not two.
+    As in the original, the candidates are the four lowest multiples of 10, up to 990, above the price. Two
+    different ones are drawn, seeded by ``asin`` and ``number``, and the larger is the limit. NO_LIMIT if
+    there are fewer than two candidates.
     """
     above = [limit for limit in _LIMITS if limit > price][:_NEAREST]
     if len(above) < 2:

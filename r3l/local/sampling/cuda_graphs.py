@@ -45,7 +45,8 @@ class GraphStorage(Storage):
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
         """The buffer as a tensor of ``shape``, with type and device of the model ``like``.
 
-        If the buffer is too small, it is replaced, and all graphs, which point into the old one, are dropped.
+        A buffer that is too small is replaced. All captured graphs are then dropped, since they point into
+        the old one, and must be captured again.
         """
         if self._flat is not None and len(self._flat) < math.prod(shape):
             self.clear()

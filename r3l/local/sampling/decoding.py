@@ -55,9 +55,9 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Number of tokens of the dialog with its pending tokens and a response of ``max_tokens``.
+        """Number of cache columns that the request needs: one per token of its dialog and of its response.
 
-        If not ``at_most``: with a response of one token.
+        Pending tokens count as part of the dialog. The response counts ``max_tokens`` if ``at_most``, else 1.
         """
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 

@@ -236,9 +236,9 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
 class AppendedColumn:
     """The NewTokens of a decoding step: one sampled token for each row of ``cache``.
 
-    The caller increases the rows' lengths afterwards. ``last_R`` is None: each dialog has one new token.
-    Attention reads every column of the cache, unused ones under a mask. In bfloat16 on a CPU, reading only
-    the used part of each row took three times as long.
+    ``last_R`` is None, since each dialog has only one new token. The caller increases the rows' lengths after
+    the step. Attention reads every column of the cache and masks the unused ones: in bfloat16 on a CPU,
+    reading only the used part of each row took three times as long.
     """
 
     last_R: torch.Tensor | None = None
