@@ -48,6 +48,23 @@ SENTENCES = [
         "in four of five comparisons at equal learning rates, by {0.effect:.2f} to {1.effect:.2f}",
         ("amplification_training math", "amplification_training webshop"),
     ),
+    (
+        RESULTS,
+        "R3L ends behind ({0.effect:+.3f}; predicted: within 0.03)",
+        ("final_r3l@amplify_until=0.3334 webshop",),
+    ),
+    (RESULTS, "four times as heavy by {0.effect:+.3f}", ("early_r3l@sft_coef=4 webshop",)),
+    (
+        RESULTS,
+        "at the end ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f})",
+        ("adaptive_final math",),
+    ),
+    (
+        RESULTS,
+        "early ({0.effect:+.3f} and {1.effect:+.3f}, equivalent), and at the end its means are within 0.02 of GRPO's "
+        "({2.effect:+.3f}, {2.low:.3f} to {2.high:.3f};",
+        ("adaptive_early scienceworld", "adaptive_early webshop", "adaptive_final scienceworld"),
+    ),
 ]
 
 
