@@ -260,7 +260,7 @@ def test_slopes_count_predicted_comparisons_only_if_there_are_some():
     first = rows((0, 9, 0), (1, 0, 0))
     text = figure.slopes([*right, *wrong, *first], "early").splitlines()
     assert text[0].startswith("slope, 6 predicted: +0.88 (")
-    assert text[1] == "slope, 4 of them, no hints made wrong: +0.50 (0.50 to 0.50)"
+    assert text[1] == "slope, 4 of them, hints unaltered: +0.50 (0.50 to 0.50)"
     assert figure.slopes(right[:3], "early") == ""
     alone = rows((0, 0, 0), (0, 0, 0), (1, 0.5, 0), (1, 0.5, 0))
     assert figure.slopes(alone, "early") == "slope, all: +0.50 (0.50 to 0.50)"

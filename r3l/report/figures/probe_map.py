@@ -92,7 +92,10 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
         )
         ax.plot(reach, [b.value for b in band], color=style.GREY, linewidth=0.8)
     box: dict[str, Any] = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
-    ax.text(0.03, 0.03, slopes(rows, name), transform=ax.transAxes, va="bottom", fontsize=6, bbox=box)
+    corner = ax.text(
+        0.03, 0.03, slopes(rows, name), transform=ax.transAxes, va="bottom", fontsize=6, bbox=box
+    )
+    corner.set_in_layout(False)  # the panel keeps its width
     ax.axhline(0, color=style.GREY, linewidth=0.5, linestyle=":")
     number = 0
     for row in rows:
@@ -136,7 +139,7 @@ def slopes(rows: Sequence[Comparison], name: str) -> str:
     """
     predicted = [row for row in rows if row["part"] == UNSEEN]
     right = [row for row in predicted if not _misled(row)]
-    groups = {f"{len(predicted)} predicted": predicted, f"{len(right)} of them, no hints made wrong": right}
+    groups = {f"{len(predicted)} predicted": predicted, f"{len(right)} of them, hints unaltered": right}
     texts = []
     for label, group in (groups if predicted else {"all": rows}).items():
         if (line := lines(group).get(name)) is not None:
