@@ -25,11 +25,11 @@ Releases (ZJU-REAL/SDAR at 8b85c23; ZethWang/AgentOPSD at 0c478b2) and this file
 6. Both releases have a KL of 0.01 (profile) and subtract 0.1 for an invalid action; here an invalid response
    ends the episode.
 7. The releases cut a teacher's long prompt on the left; here it has no teacher (``dropped/teacher_context``).
-8. The releases take GRPO's mean and deviation over all turns of a task, so that long attempts count more; here
-   over its attempts.
-9. In AgentOPSD's release V_0 is the group's mean reward, and on ALFWorld and WebShop a success pays 10. So V_0
-   is 0.9999 in every group with a success; from there V can only fall, and z_k ranks turns by how far they
-   lower it. Here V_0 is the success rate, in profile ``released_code`` too.
+8. The releases take GRPO's mean and deviation over all turns of a task, so that long attempts count more;
+   here over its attempts.
+9. In AgentOPSD's release V_0 is the group's mean reward, and on ALFWorld and WebShop a success pays 10. So
+   V_0 is 0.9999 in every group with a success; from there V can only fall, and z_k ranks turns by how far
+   they lower it. Here V_0 is the success rate, in profile ``released_code`` too.
 """
 
 from __future__ import annotations

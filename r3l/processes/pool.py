@@ -289,8 +289,8 @@ class EnvironmentPool:
             warnings.warn(
                 f"environment {self._env!r}: task {task} showed {now.text[:SHOWN]!r} and, in an earlier "
                 f"episode after the same actions, {shown!r} (first {SHOWN} characters, or the actions "
-                "offered or the end differ). Unless that is meant, draw everything in reset from the task, or "
-                "the attempts of a group are of different games; methods that retry refuse it",
+                "offered or the end differ). Unless that is meant, draw everything in reset from the task, "
+                "or the attempts of a group are of different games; methods that retry refuse it",
                 stacklevel=2,
             )
         if len(self._states) > STATES:

@@ -247,8 +247,7 @@ def baseline_label(rows: Sequence[Any]) -> str:
 
 
 def notes_of_runs(rows: Sequence[Any]) -> list[str]:
-    """Task sets of ``rows`` with their hashes and warnings, and versions of docs/preregistration.md at the time
-    of the runs.
+    """Task sets of ``rows`` with hashes and warnings, and the versions of docs/preregistration.md in use.
 
     A version says nothing about whether the preregistration plans these runs: each manifest records it,
     also for a user's own runs.

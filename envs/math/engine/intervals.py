@@ -68,7 +68,7 @@ def _interval(inequality: str) -> tuple[str, str] | None:
 
 
 def _checked(name: str, low: str, first: str, second: str, high: str) -> tuple[str, str] | None:
-    """The interval from ``low`` to ``high``, closed where a sign allows equality; None if an end is a list."""
+    """The interval from ``low`` to ``high``, closed at signs with equality; None if an end is a list."""
     if re.search(r"[,;&]", low + high):
         return None
     opening = "[" if _is_closed(first) else "("

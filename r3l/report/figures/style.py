@@ -328,7 +328,8 @@ def _png(figure: Figure) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image, ImageColor
 
-    # Drawn once: savefig draws everything twice, first for the layout, and packs pixels that are unpacked here.
+    # Drawn once: savefig draws everything twice, first for the layout, and packs pixels that are unpacked
+    # here.
     if rcParams["savefig.dpi"] != "figure":
         figure.set_dpi(rcParams["savefig.dpi"])
     canvas: Any = FigureCanvasAgg(figure)
