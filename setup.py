@@ -50,7 +50,14 @@ setup(
             ),
             *(
                 f"results/stored/{part}"
-                for part in ("map.csv", "models/*/*", "published/*", "released/*", "tuning/*/*/*")
+                for part in (
+                    "map.csv",
+                    "map_registered.csv",
+                    "models/*/*",
+                    "published/*",
+                    "released/*",
+                    "tuning/*/*/*",
+                )
             ),
         ],
     },

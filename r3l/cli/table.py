@@ -201,12 +201,13 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
 
     Example: `r3l table map`
     """
+    from r3l.report.map_rule import KNOWN_BEFORE
     from r3l.report.map_table import map_table
     from r3l.report.probe_map import flat, map_rows, read_map
 
     rows = map_rows(results) if results else read_map()
     records = flat(rows)
-    printed = map_table(rows)
+    printed = map_table(rows, read_map(KNOWN_BEFORE))
     _write_and_print(records, printed, out, as_json)
 
 

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 from typing_extensions import TypedDict
 
+from r3l.files.paths import STORED
 from r3l.report.probe_map import Comparison
 from r3l.stats.prediction import Line, gives_line, leave_one_out
 
 DIFFERENCES = {"early": "in the first third", "final": "at the end"}
-# The part whose runs were predicted by the other parts, in docs/preregistration.md, before they started.
+# The part whose runs docs/preregistration.md predicted before they started, and the eight comparisons that
+# were known then: the predictions are those of the line through them, whatever is stored since.
 UNSEEN = "map"
+KNOWN_BEFORE = STORED / "map_registered.csv"
 
 
 class Expected(TypedDict):
@@ -130,13 +133,16 @@ def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
     return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)
 
 
-def predicted_before(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
-    """How well the rule of all other parts predicts difference ``name`` of the comparisons of part UNSEEN.
+def predicted_before(
+    rows: Sequence[Comparison], name: str, known: Sequence[Comparison]
+) -> tuple[int, int, int]:
+    """How well the line through ``known`` predicts difference ``name`` of the comparisons of part UNSEEN.
 
-    Returns (right signs, values inside the interval, comparisons); zeros with too few to predict from.
+    ``known``: the comparisons from before these ran (KNOWN_BEFORE). Returns (right signs, values inside the
+    interval, comparisons); zeros with too few to predict from.
     """
+    rule = lines(known)
     unseen = [row for row in rows if row["part"] == UNSEEN]
-    rule = lines([row for row in rows if row["part"] != UNSEEN])
     pairs = [(rule[name].at(row["guided_minus_fresh"]), row[name]) for row in unseen] if rule else []
     signs = sum((one.value > 0) == (value > 0) for one, value in pairs)
     return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)

@@ -23,11 +23,12 @@ TESTED = {
 REGISTERED_CELLS = 18
 
 
-def map_table(rows: Sequence[Comparison]) -> Table:
+def map_table(rows: Sequence[Comparison], known: Sequence[Comparison] = ()) -> Table:
     """The table of comparisons of R3L with GRPO, one row each, the largest guided minus fresh first.
 
     Notes give the lines by which a probe predicts R3L minus GRPO (:func:`r3l.report.map_rule.lines`), and
-    how often these predict the sign and the interval of a comparison that they were not fitted to.
+    how often these, and the line through the comparisons ``known`` before the registered ones ran, predict
+    the sign and the interval of a comparison that they were not fitted to.
     """
     notes = []
     for name, line in lines(rows).items():
@@ -38,7 +39,7 @@ def map_table(rows: Sequence[Comparison]) -> Table:
         )
         tests = {
             "Each predicted by the others": checked(rows, name),
-            "Predicted before they were run": predicted_before(rows, name),
+            "Predicted before they were run": predicted_before(rows, name, known),
         }
         for words, (signs, inside, count) in tests.items():
             if count:

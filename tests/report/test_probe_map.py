@@ -10,7 +10,7 @@ from r3l.evaluation.verification import sign
 from r3l.files.json_files import append_jsonl
 from r3l.files.paths import STORED
 from r3l.report.figures import probe_map as figure
-from r3l.report.map_rule import checked, expectation, lines, name_of, predicted_before, sentence
+from r3l.report.map_rule import KNOWN_BEFORE, checked, expectation, lines, name_of, predicted_before, sentence
 from r3l.report.map_table import map_table, registered_tests
 from r3l.report.probe_map import flat, kept_success, map_rows, read_map
 from r3l.report.table import write
@@ -212,11 +212,21 @@ def test_probes_that_measured_one_value_give_no_line():
 
 
 def test_cells_of_the_map_are_predicted_by_what_was_known_before():
-    seen = rows(*((x / 10, 0.03 * x + 0.01 * (x % 2), 0) for x in range(1, 9)))
+    """A comparison that is stored later (0.3, -5.0) moves the fitted line, not the registered one."""
+    known = rows(*((x / 10, 0.03 * x + 0.01 * (x % 2), 0) for x in range(1, 9)))
     unseen = rows((0.2, 0.065, 0), (0.2, -0.3, 0), part="map")
-    assert predicted_before(seen + unseen, "early") == (1, 1, 2)
-    notes = " ".join(map_table(seen + unseen).notes)
+    stored = known + rows((0.3, -5.0, 0)) + unseen
+    assert predicted_before(stored, "early", known) == (1, 1, 2)
+    notes = " ".join(map_table(stored, known).notes)
     assert "Predicted before they were run: 1 of 2 signs right, 1 of 2 inside the 95 % interval." in notes
+
+
+def test_the_registered_line_is_the_one_that_was_written_down():
+    """docs/preregistration.md: -0.029 + 0.305 x early, slope 0.11 to 0.50; -0.046 + 0.132 x at the end."""
+    rule = lines(read_map(KNOWN_BEFORE))
+    assert f"{rule['early'].intercept:+.3f} {rule['early'].slope:+.3f}" == "-0.029 +0.305"
+    assert [f"{bound:.2f}" for bound in rule["early"].slope_bounds] == ["0.11", "0.50"]
+    assert f"{rule['final'].intercept:+.3f} {rule['final'].slope:+.3f}" == "-0.046 +0.132"
 
 
 def test_the_csv_is_read_as_it_was_written(tmp_path):
