@@ -61,9 +61,9 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
     """Play N rollouts of ``task``; each gets a teacher if there is a hint for it (``teacher_sees``).
 
     A hint is the actions of a solved sibling, the first other rollout of the task that succeeds (SDPO), or
-    feedback on its failure. ``ctx.counters`` counts hints by source (``teacher/by_...``). Returns all N
-    rollouts; the engine scores them in their teachers' contexts later. Raises ConfigError if ``settings``
-    lack the options of TeacherSettings.
+    feedback on its failure; the rollout's ``hint_kind`` says which, and ``ctx.counters`` counts them
+    (``teacher/by_...``). Returns all N rollouts; the engine scores them in their teachers' contexts later.
+    Raises ConfigError if ``settings`` lack the options of TeacherSettings.
     """
     if not isinstance(settings, TeacherSettings):
         raise ConfigError(
@@ -81,11 +81,13 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
         # The hint: a solution where one is wanted and known, else feedback on a failure.
         if sibling is not None and settings.teacher_sees.startswith("solution"):
             text = solution(ctx, sibling)
+            rollout.hint_kind = "solution"
             ctx.counters["teacher/by_solution"] += 1
         elif settings.teacher_sees.endswith("feedback") and not (rollout.success or rollout.failed):
             critique = await criticise(ctx, episode, settings.feedback)
             if critique is not None:
                 text = critique.guidance
+                rollout.hint_kind = "feedback"
                 ctx.counters["teacher/by_feedback"] += 1
         if text is not None:
             give_teacher(ctx, episode, text, settings.guidance_place)

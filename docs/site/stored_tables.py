@@ -329,7 +329,8 @@ def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
 def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
     """What teachers make of successes and failures: in stored runs, and in probes of their base models.
 
-    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval.
+    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval. The column of
+    equal hints is there once a stored run has recorded D by kind of hint.
     """
     nano = runs[runs.tier == of_plan.tier]
     benches = set(zip(nano.env, nano.model, strict=True))
@@ -338,24 +339,30 @@ def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
         for probe in probes.read_folders([STORED])
         if probe["tier"] == of_plan.tier and (probe["env"], probe["model"]["name"]) in benches
     ]
+    found = teacher_rows(nano, probed)
+    equal_hints = any(row.same_difference is not None for row in found)
     rows: Rows = {}
-    for row in teacher_rows(nano, probed):
+    for row in found:
         name = row.label.replace(f"Probe of {row.model}: ", "probe, ")
-        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row)
+        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row, equal_hints)
     return _pipes(rows)
 
 
-def _teacher(row: TeacherRow) -> dict[str, str]:
-    """The cells of one teacher; empty where nothing was measured."""
+def _teacher(row: TeacherRow, equal_hints: bool) -> dict[str, str]:
+    """The cells of one teacher, with the difference at ``equal_hints``; empty where nothing was measured."""
 
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
-    bounds = "" if row.low is None else f" ({row.low:+.3f} to {row.high:+.3f})"
+    def interval(mean: float | None, low: float | None, high: float | None) -> str:
+        return number(mean, "+.3f") + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
+
+    same = {"difference, equal hints": interval(row.same_difference, row.same_low, row.same_high)}
     return {
         "D successes": number(row.solved, "+.3f"),
         "D failures": number(row.failed, "+.3f"),
-        "difference": number(row.difference, "+.3f") + bounds,
+        "difference": interval(row.difference, row.low, row.high),
+        **(same if equal_hints else {}),
         "feedback": number(row.fed, ".2f"),
         "gradient": number(row.grad_share, ".2g"),
         "cosine": number(row.grad_cosine, "+.2f"),

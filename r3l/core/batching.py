@@ -14,7 +14,7 @@ from r3l.core.advantages import Advantage, mean_advantage
 from r3l.core.method import Batch, Criterion, Method
 from r3l.core.method_validation import advantages_of
 from r3l.core.policy import Samples
-from r3l.core.trajectory import Group, Objective, Trajectory
+from r3l.core.trajectory import Group, HintKind, Objective, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Row:
       reason the engine must compute the old log-probs again.
     - ``taught``: has a teacher. ``teacher_logprobs``: log-probs in its context; without one ``old_logprobs``.
       ``untaught_advantage``: the advantage that the row would have without teachers; None: the same.
+      ``hint_kind``: kind of hint that the teacher reads, for metrics (see Trajectory).
     """
 
     ids: np.ndarray
@@ -46,6 +47,7 @@ class Row:
     rescore: bool = False
     taught: bool = False
     untaught_advantage: Advantage | None = None
+    hint_kind: HintKind | None = None
 
     @property
     def no_signal(self) -> bool:
@@ -184,6 +186,7 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
         off_policy=t.off_policy,
         rescore=t.rescore,
         taught=t.taught,
+        hint_kind=t.hint_kind,
         trajectory=t,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class TrajectoryKind(StrEnum):
     CRITIQUE = "critique"  # an episode followed by the critique of it
     GUIDED_RETRY = "guided_retry"
     REFINED = "refined"  # a distilled retry that replaces its base (Critique-GRPO)
+
+
+HintKind = Literal["solution", "feedback"]
 
 
 class Objective(StrEnum):
@@ -136,7 +139,8 @@ class Trajectory:
     - ``trainable``: the turns that carry gradient; None: all.
     - ``rescore``: the log-probs from sampling belong to another context (a distilled retry was sampled under
       guidance), so the engine computes log-probs, in the trained context, of the policy that sampled it.
-    - ``hint``: the text that only the teacher reads.
+    - ``hint``: the text that only the teacher reads. ``hint_kind``: whether it is a solved attempt or
+      feedback on this one, for metrics; None: neither, or no hint.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.
     - ``failed``: the environment's own error, which ended the episode. Such an episode does not train, and
@@ -155,6 +159,7 @@ class Trajectory:
     trainable: range | None = None
     rescore: bool = False
     hint: str = ""
+    hint_kind: HintKind | None = None
     attempt: tuple[int, ...] = ()
     parsed: Feedback | None = None
     failed: str = ""

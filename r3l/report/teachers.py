@@ -31,6 +31,9 @@ TEACHERS = {  # printed name of what a teacher of a probe sees, by its name in s
     "reflection": "the model's reflection",
 }
 BLIND = "blind teacher"
+EQUAL_HINTS = (
+    "At equal hints: of attempts whose teacher reads a solved attempt. Runs before this measure have none."
+)
 NOTE = (
     "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "
     "successes minus D on failures, with its 95 % interval over training seeds (means over updates), or "
@@ -59,6 +62,9 @@ class TeacherRow:
     - ``grad_share``, ``grad_cosine``: the teacher's share in the gradient of training, and the cosine between
       its part and the rest; None if not recorded
     - ``success``: mean test success of a method
+    - ``same_solved``, ``same_failed``, ``same_difference``, ``same_low``, ``same_high``: the five figures of
+      D over attempts whose teacher reads a solved attempt, so that hints are equal; ``fed_failed``: D of
+      failures whose teacher reads feedback. None if not recorded
     - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,
       such as ``1 of 3``; None if it is the only one
     """
@@ -81,6 +87,12 @@ class TeacherRow:
     grad_cosine: float | None = None
     success: float | None = None
     rank: str | None = None
+    same_solved: float | None = None
+    same_failed: float | None = None
+    same_difference: float | None = None
+    same_low: float | None = None
+    same_high: float | None = None
+    fed_failed: float | None = None
 
     @property
     def sees(self) -> bool:
@@ -152,6 +164,8 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
     # The interval is over seeds; the share of prompts with the hint is over all prompts together.
     differences = by_seed("teacher/gap_difference")
     interval = t_interval(differences) if differences else None
+    of_same = by_seed("teacher/gap_difference_by_solution")
+    same = t_interval(of_same) if of_same else None
     contexts, shown, feedback, solutions = (
         sum(step.get(f"teacher/{name}", 0) for steps in steps_S for step in steps)
         for name in ("contexts", "with_feedback", "by_feedback", "by_solution")
@@ -173,6 +187,12 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
         grad_share=mean("teacher/grad_share"),
         grad_cosine=mean("teacher/grad_cosine"),
         success=float(np.mean(seeds.success)),
+        same_solved=mean("teacher/gap_success_by_solution"),
+        same_failed=mean("teacher/gap_failure_by_solution"),
+        same_difference=None if same is None else same.mean,
+        same_low=None if same is None else same.low,
+        same_high=None if same is None else same.high,
+        fed_failed=mean("teacher/gap_failure_by_feedback"),
     )
 
 
@@ -208,14 +228,27 @@ def flat(rows: Sequence[TeacherRow]) -> list[dict[str, Any]]:
 
 
 def teacher_table(rows: Sequence[TeacherRow]) -> Table:
-    """The table of teachers, a section per environment."""
+    """The table of teachers, a section per environment; with D at equal hints if a row has it."""
+
+    def interval(mean: float | None, low: float | None, high: float | None) -> str | None:
+        if mean is None:
+            return None
+        bounds = "" if low is None else f" ({low:+.3f} to {high:+.3f})"
+        return f"{mean:+.3f}{bounds}"
 
     def difference(row: TeacherRow) -> str | None:
-        if row.difference is None:
-            return None
-        bounds = "" if row.low is None else f" ({row.low:+.3f} to {row.high:+.3f})"
-        return f"{row.difference:+.3f}{bounds}"
+        return interval(row.difference, row.low, row.high)
 
+    def same_difference(row: TeacherRow) -> str | None:
+        return interval(row.same_difference, row.same_low, row.same_high)
+
+    by_hint = [
+        Column("D successes, equal hints", lambda row: row.same_solved, "+.3f", drop=5),
+        Column("D failures, equal hints", lambda row: row.same_failed, "+.3f", drop=5),
+        Column("D failures, feedback", lambda row: row.fed_failed, "+.3f", drop=5),
+        Column("difference, equal hints", same_difference, right=True, no_wrap=True, drop=4),
+    ]
+    recorded = any(row.same_failed is not None or row.fed_failed is not None for row in rows)
     seen = [(row.tier, row.env, row.model) for row in rows]
     return table(
         "Does the teacher teach?",
@@ -227,6 +260,7 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
             Column("D successes", lambda row: row.solved, "+.3f", drop=3),
             Column("D failures", lambda row: row.failed, "+.3f", drop=3),
             Column("difference", difference, right=True, no_wrap=True),
+            *(by_hint if recorded else []),
             # SDAR's is some 1e-5, which is not 0.
             Column("gradient share", lambda row: row.grad_share, ".2g", drop=1),
             Column("cosine", lambda row: row.grad_cosine, "+.2f", drop=2),
@@ -235,5 +269,6 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
         ],
         rows,
         NOTE,
+        EQUAL_HINTS if recorded else "",
         by=lambda row: bench_label((row.tier, row.env, row.model), seen),
     )

@@ -58,6 +58,7 @@ def test_the_teacher_sees_a_solved_sibling_and_a_rollout_without_a_hint_does_not
     assert [t.taught for t in group.trajectories] == [False, True, True]
     assert [float(t.credit_mask().sum()) for t in group.trajectories] == [0, 4, 4]
     assert counters["teacher/by_solution"] == 2 and "teacher/by_feedback" not in counters
+    assert [t.hint_kind for t in group.trajectories] == [None, "solution", "solution"]
     for t in group.trajectories[1:]:
         # Only the first prompt differs: the hint is in it.
         assert t.turns[0].teacher_prompt_ids != t.turns[0].prompt_ids
@@ -86,8 +87,9 @@ def test_what_the_teacher_sees(sees, expected):
 
 
 def test_without_a_solution_feedback_is_the_hint():
-    found, _, counters = hints("sdpo", {"rollout": LOSE + LOSE}, group_size=2)
+    found, group, counters = hints("sdpo", {"rollout": LOSE + LOSE}, group_size=2)
     assert found == ["Hint: go to cabinet 1"] * 2 and counters["teacher/by_feedback"] == 2
+    assert [t.hint_kind for t in group.trajectories] == ["feedback", "feedback"]
 
 
 def test_advantages_wait_for_the_teacher():

@@ -88,6 +88,34 @@ def test_a_method_is_ranked_only_if_its_teacher_is_not_blind(taught):
     assert rows == {"rlsd": "1 of 2", "sdar": "2 of 2", "sdpo": "blind teacher", "agentopsd": "needs 3 seeds"}
 
 
+def test_equal_hints_have_columns_if_a_run_recorded_them(taught):
+    """Of three seeds the difference at equal hints is 0.1, 0.2, 0.3; older runs' cells are blank, not 0."""
+    columns = ["D successes, equal hints", "D failures, equal hints", "D failures, feedback"]
+    columns.append("difference, equal hints")
+    assert not set(columns) & set(teacher_table(teacher_rows(read_runs(find_runs(taught)))).names)
+    for seed in range(3):
+        of_both = {"gap_success_by_solution": -0.3 + 0.1 * seed, "gap_failure_by_solution": -0.4}
+        of_both["gap_difference_by_solution"] = 0.1 + 0.1 * seed
+        steps = [
+            step(1, -0.2, 0.0, by_solution=2, by_feedback=2, gap_failure_by_feedback=0.5, **of_both),
+            # Without a success nothing is compared; D of failures counts.
+            {"step": 2, "teacher/contexts": 4, "teacher/gap_failure_by_feedback": 0.3},
+        ]
+        write_run(taught, "ungated_teacher", seed, [1], [0], steps=steps)
+    rows = teacher_rows(read_runs(find_runs(taught)))
+    row = next(row for row in rows if row.method == "ungated_teacher")
+    assert (row.same_solved, row.same_failed, row.same_difference) == pytest.approx((-0.2, -0.4, 0.2))
+    half = 4.3027 * 0.1 / 3**0.5
+    assert (row.same_low, row.same_high) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-4)
+    assert row.fed_failed == pytest.approx(0.4)
+    (section,) = teacher_table(rows).sections
+    shown = {
+        line["method, or teacher of a probe"].text: [line[c].text for c in columns] for line in section.rows
+    }
+    assert shown[row.label] == ["-0.200", "-0.400", "+0.400", "+0.200 (-0.048 to +0.448)"]
+    assert all(cells == [""] * 4 for label, cells in shown.items() if label != row.label)
+
+
 def test_one_method_alone_has_no_rank(taught):
     runs = read_runs(find_runs(taught))
     (row,) = teacher_rows(runs[runs.method == "rlsd"])

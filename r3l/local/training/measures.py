@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import numpy as np
 import torch
 
 from r3l.core.batching import Row, collate
 from r3l.core.method import Batch
-from r3l.core.trajectory import UNLIKELY
+from r3l.core.trajectory import UNLIKELY, HintKind
 from r3l.local.model.precision import MasterWeights
 
 
@@ -101,12 +102,14 @@ class TeacherGaps:
     """Collects D = log p by the teacher minus log p by the policy, over trained tokens with a teacher.
 
     A teacher is the policy with more in its context, such as a hint. Successful and failed episodes are
-    collected separately: a teacher with the same D on both does not distinguish them.
+    collected separately: a teacher with the same D on both does not distinguish them. They are also collected
+    by kind of hint, since successes and failures may read different hints.
     """
 
     def __init__(self) -> None:
-        self.sums: dict[bool, float] = {}  # by success
-        self.tokens: dict[bool, int] = {}
+        # By success and kind of hint; None: whatever the hint.
+        self.sums: dict[tuple[bool, HintKind | None], float] = {}
+        self.tokens: dict[tuple[bool, HintKind | None], int] = {}
 
     def add(self, rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> None:
         """Add D of a micro-batch's trained tokens with a teacher to the sums of successes and failures.
@@ -119,21 +122,32 @@ class TeacherGaps:
         tokens_B = counted_B_T.sum(1).tolist()
         for row, of_row, tokens in zip(rows, sums_B, tokens_B, strict=True):
             if tokens:
-                self.sums[row.success] = self.sums.get(row.success, 0.0) + of_row
-                self.tokens[row.success] = self.tokens.get(row.success, 0) + tokens
+                for kind in {None, row.hint_kind}:
+                    key = (row.success, kind)
+                    self.sums[key] = self.sums.get(key, 0.0) + of_row
+                    self.tokens[key] = self.tokens.get(key, 0) + tokens
 
     def metrics(self) -> dict[str, float]:
         """Mean D per token, in nats: ``teacher/gap_success`` and ``teacher/gap_failure``.
 
         ``teacher/gap_difference``: the first minus the second. A mean without tokens is left out, and then
-        the difference too.
+        the difference too. The same of hints that are solved attempts alone, and of feedback alone: names
+        with ``_by_solution`` and ``_by_feedback``.
         """
-        found = {}
-        for success, name in ((True, "teacher/gap_success"), (False, "teacher/gap_failure")):
-            if success in self.sums:
-                found[name] = self.sums[success] / self.tokens[success]
-        if len(found) == 2:
-            found["teacher/gap_difference"] = found["teacher/gap_success"] - found["teacher/gap_failure"]
+        found: dict[str, float] = {}
+        for kind in (None, *get_args(HintKind)):
+            means = {
+                success: self.sums[success, kind] / self.tokens[success, kind]
+                for success in (True, False)
+                if (success, kind) in self.sums
+            }
+            ending = "" if kind is None else f"_by_{kind}"
+            if True in means:
+                found[f"teacher/gap_success{ending}"] = means[True]
+            if False in means:
+                found[f"teacher/gap_failure{ending}"] = means[False]
+            if len(means) == 2:
+                found[f"teacher/gap_difference{ending}"] = means[True] - means[False]
         return found
 
 

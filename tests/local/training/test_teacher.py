@@ -139,6 +139,85 @@ def test_what_the_teacher_says_of_successes_and_of_failures(nano):
     assert metrics["teacher/gap_difference"] == pytest.approx(won - lost, abs=1e-4)
 
 
+def read(model, reward, gaps, hint_kind, trainable=None):
+    """A rollout with a teacher's D of its four tokens, which reads a hint of this kind."""
+    t = rollout(model, reward, 13)
+    sampled = [value for turn in t.turns for value in turn.logprobs]
+    t.set_teacher_logprobs([value + gap for value, gap in zip(sampled, gaps, strict=True)])
+    return replace(t, hint_kind=hint_kind, trainable=trainable)
+
+
+def gaps_of(model, members):
+    """The metrics of D, with what an update on ``members`` makes of the weights."""
+    method = TeacherGated({"mode": "sdar"})
+    trainer = Trainer(copy.deepcopy(model), method, CONFIG)
+    metrics = trainer.step(rows_of(method, [Group(TASK, members)]))
+    return {name: value for name, value in metrics.items() if "/gap_" in name}, metrics, trainer
+
+
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        # SDPO's mixture: with equal hints successes are ahead, over all hints they are behind.
+        (
+            [
+                (1.0, (-0.2, -0.4, -0.2, -0.4), "solution", None),
+                (0.0, (-0.5, -0.5, -0.5, -0.5), "solution", None),
+                (0.0, (0.1, 0.3, 0.1, 0.3), "feedback", None),
+            ],
+            {
+                "gap_success": -0.3,
+                "gap_failure": -0.15,
+                "gap_difference": -0.15,
+                "gap_success_by_solution": -0.3,
+                "gap_failure_by_solution": -0.5,
+                "gap_difference_by_solution": 0.2,
+                "gap_failure_by_feedback": 0.2,
+            },
+        ),
+        # Feedback alone: nothing to compare.
+        (
+            [(0.0, (0.1, 0.1, 0.3, 0.3), "feedback", None), (0.0, (1.0,) * 4, "feedback", None)],
+            {"gap_failure": 0.6, "gap_failure_by_feedback": 0.6},
+        ),
+        # A mean over trained tokens: four of -0.5 and two of 0.4; a hint of another kind counts in none.
+        (
+            [
+                (0.0, (-0.5,) * 4, "solution", None),
+                (0.0, (0.4, 0.4, 9.0, 9.0), "solution", range(1)),
+                (1.0, (0.3,) * 4, None, None),
+            ],
+            {
+                "gap_success": 0.3,
+                "gap_failure": -0.2,
+                "gap_difference": 0.5,
+                "gap_failure_by_solution": -0.2,
+            },
+        ),
+    ],
+)
+def test_what_it_says_by_kind_of_hint(nano, cases, expected):
+    found, _, _ = gaps_of(nano[0], [read(nano[0], *case) for case in cases])
+    named = {name.removeprefix("teacher/"): value for name, value in found.items()}
+    assert named == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_kind_of_hint_changes_nothing_but_its_own_metrics(nano):
+    """Every other metric and every trained weight is the same to the bit."""
+    cases = [(1.0, (0.1, 0.3, -0.1, 0.7), "solution"), (0.0, (0.2, -0.3, 0.1, 0.9), "feedback")]
+    updates = []
+    for known in (True, False):
+        members = [read(nano[0], reward, gaps, kind if known else None) for reward, gaps, kind in cases]
+        updates.append(gaps_of(nano[0], members)[1:])
+    (with_kinds, first), (without, second) = updates
+    added = {"teacher/gap_success_by_solution", "teacher/gap_failure_by_feedback"}
+    untimed = {name for name in without if not name.startswith("seconds/")}
+    assert with_kinds.keys() - without.keys() == added
+    assert {name: with_kinds[name] for name in untimed} == {name: without[name] for name in untimed}
+    for p, q in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
 def test_the_teachers_share_in_the_gradient(nano):
     """All of SDPO's gradient; of SDAR's a part; of SDAR's baseline, whose gates are all 1/2, nothing."""
     sdpo, _, _ = step(nano, SDPO({}))
