@@ -24,6 +24,11 @@ SENTENCES = [
         ("stale_weights_grpo webshop", "stale_weights_grpo math"),
     ),
     (
+        "README.md",
+        "R3L's first 10 updates, ScienceWorld's is ({0.effect:+.2f})",
+        ("learns_tokens_10_grpo scienceworld",),
+    ),
+    (
         RESULTS,
         "on WebShop ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}) and mathematics ({1.effect:+.3f}, "
         "{1.low:.3f} to {1.high:.3f}), three seeds each",
