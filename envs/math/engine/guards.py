@@ -114,6 +114,7 @@ def _bracketed(text: str) -> list[tuple[str, str] | None]:
 
 _SCALES = re.compile(
     r"\b(?:half|halves|(?:quarter|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s"
+    r"|(?:eleventh|twelfth|[a-z]+teenth|[a-z]+tieth|millionth)s"
     r"|(?:dozen|hundred|thousand|million|billion|trillion)s?)\b"
 )
 

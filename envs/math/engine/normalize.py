@@ -55,6 +55,8 @@ _ORDINAL = re.compile(
 )
 # \sqrt{-4}, where nothing after or before it takes a part of the product \sqrt{4} i
 _IMAGINARY = re.compile(r"(?<!/)(?<!/ )\\sqrt\{ ?- ?(\d{1,30}) ?\}(?! ?[\^!])")
+# 6i, which math-verify takes for another symbol than 6 i
+_TIMES_I = re.compile(r"(?<=\d)i(?![A-Za-z])")
 _FUNCTION = re.compile(r"\\(?!(?:sqrt|frac|cdot|times|pm|mp|pi)(?![A-Za-z]))[A-Za-z]")
 
 
@@ -87,6 +89,7 @@ def normalize(text: str) -> str:
     text = _DEGREES.sub(r"^{\\circ}", _ANGLE.sub(r"\1^{\\circ}", text))
     text = _ORDINAL.sub(" ", text).strip()
     text = with_base(number_in_words(text))
+    text = _TIMES_I.sub(" i", text)
     if not _FUNCTION.search(text):
         text = _IMAGINARY.sub(_imaginary, text).strip()
 

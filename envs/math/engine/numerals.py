@@ -40,6 +40,19 @@ def number_in_words(text: str) -> str:
     return text if value is None else str(value)
 
 
+def number_before(text: str) -> tuple[str, str]:
+    """(digits, rest) of a text that begins with a cardinal number in words: ("5", "dollars"); else two "".
+
+    The number is the longest one that can be read; rest is not empty.
+    """
+    words = text.split(" ")
+    for end in range(len(words) - 1, 0, -1):
+        value = _value_of_words(re.split("[ -]", " ".join(words[:end]).casefold()))
+        if value is not None:
+            return str(value), " ".join(words[end:])
+    return "", ""
+
+
 def _without_th(word: str) -> str:
     """The cardinal of an ordinal below a hundred; other words unchanged."""
     cardinal = word.removesuffix("th")

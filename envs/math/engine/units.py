@@ -11,7 +11,7 @@ import re
 
 from r3l.envs.math.engine.latex import TEXT
 from r3l.envs.math.engine.normalize import normalize
-from r3l.envs.math.engine.numerals import SMALL, TENS
+from r3l.envs.math.engine.numerals import SMALL, TENS, number_before
 from r3l.envs.math.engine.plain_comparison import number, numbers_equal
 
 _CURRENCIES = {"€": "euro", "£": "lb", "¥": "yen", "₹": "rupee", "¢": "cent"}  # lb is also "pound"
@@ -40,7 +40,8 @@ _NO_UNIT = re.compile(
     | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
     | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves
     | (?: less | more )[ ]than
-    | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth )s?
+    | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | eleventh | twelfth )s?
+    | (?: [a-z]+teenth | [a-z]+tieth | hundredth | thousandth | millionth )s?
     | (?<!/)[b-z] )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -85,6 +86,7 @@ MEASURES = {
     *("dollar", "cent", "euro", "yen", "rupee"),
 }
 _ENDS_WITH_TEXT = re.compile(TEXT.pattern + r"[\s^{}\d]*\Z")
+_QUARTERS = re.compile(r"quarters?\b")  # one quarter is 1/4, while 3 quarters may be coins
 _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 
 
@@ -97,15 +99,15 @@ def readings(gold: str, answer: str) -> list[tuple[str, str]]:
     """
     units = _measures(gold, answer)
     if set(units) == {"dollar", "cent"}:
-        bare_gold, _, bare_answer, _ = _split_units(normalize(gold), normalize(answer))
+        bare_gold, _, bare_answer, _ = _split_units(_in_digits(gold), _in_digits(answer))
         if units[0] == "cent":
             return [(_hundredth(bare_gold), bare_answer)]
         return [(bare_gold, _hundredth(bare_answer))]
     if measures_differ(gold, answer):
         return []
 
-    gold = normalize(gold)
-    answer = normalize(answer)
+    gold = _in_digits(gold)
+    answer = _in_digits(answer)
     bare_gold, gold_percent = _without_percent(gold)
     bare_answer, answer_percent = _without_percent(answer)
     if gold_percent and answer_percent:
@@ -115,6 +117,17 @@ def readings(gold: str, answer: str) -> list[tuple[str, str]]:
     if answer_percent:
         return [(gold, bare_answer), (gold, _hundredth(bare_answer))]
     return [without_units(gold, answer)]
+
+
+def _in_digits(answer: str) -> str:
+    """``answer`` normalized, with a number in words before a unit in digits: ``5 dollars`` for five dollars."""
+    text = normalize(answer)
+    bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).strip(" .")
+    digits, rest = number_before(bare)
+    if not digits or _QUARTERS.match(rest):
+        return text
+    counted = _PERCENT.fullmatch(rest) or _is_unit(rest, separated=True, letters_are_units=True)
+    return f"{digits} {rest}" if counted else text
 
 
 def _without_percent(text: str) -> tuple[str, bool]:
@@ -153,13 +166,13 @@ def measures_differ(gold: str, answer: str) -> bool:
 
 def _measures(gold: str, answer: str) -> tuple[str, str]:
     """The unit of MEASURES or the percent sign in each of two answers as written; "" if it has none."""
-    _, of_gold, _, of_answer = _split_units(normalize(gold), normalize(answer))
+    _, of_gold, _, of_answer = _split_units(_in_digits(gold), _in_digits(answer))
     return _measure(gold, of_gold), _measure(answer, of_answer)
 
 
 def _measure(text: str, unit: str) -> str:
     """``unit``, the word after the number in ``text``, if it is one of MEASURES; else a sign's, or ""."""
-    plain = normalize(text)
+    plain = _in_digits(text)
     if _without_percent(plain)[1]:
         return "%"
     if unit or not re.search(r"\d", plain):
