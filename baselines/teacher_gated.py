@@ -8,7 +8,7 @@ gradient, ``mode`` is one of::
     rlsd       A_t = A ((1 - mix) + mix clip(exp(sign(A) D), 1 +- band)),  mix falls to 0
     agentopsd  A_k = A ((1 - mix) + mix clip(1 + band sign(A) z_k, 1 +- band)) in turn k    (arXiv 2608.05987)
                z_k: standard score, in the episode, of V_k - V_(k-1), V_k = sigmoid(logit V_0 + sum of D to k)
-               V_0: the group's success rate
+               V_0: the group's success rate, or ``belief_prior``
 
 Releases (ZJU-REAL/SDAR at 8b85c23; ZethWang/AgentOPSD at 0c478b2) and this file:
 
@@ -27,9 +27,10 @@ Releases (ZJU-REAL/SDAR at 8b85c23; ZethWang/AgentOPSD at 0c478b2) and this file
 7. The releases cut a teacher's long prompt on the left; here it has no teacher (``dropped/teacher_context``).
 8. The releases take GRPO's mean and deviation over all turns of a task, so that long attempts count more;
    here over its attempts.
-9. In AgentOPSD's release V_0 is the group's mean reward, and on ALFWorld and WebShop a success pays 10. So
-   V_0 is 0.9999 in every group with a success; from there V can only fall, and z_k ranks turns by how far
-   they lower it. Here V_0 is the success rate, in profile ``released_code`` too.
+9. AgentOPSD's release describes V_0 as the group's success rate, the default here (``belief_prior``). Its
+   code takes the mean reward, and on ALFWorld and WebShop a success pays 10: 0.9999 in every group of 8 with
+   a success (``released``, in that profile there). Little can raise V from there, so z_k ranks turns by how
+   far they lower it. Its scripts set V_0 to 0.5, which its trainer never uses (``half``).
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ class TeacherGatedSettings(GRPOSettings, TeacherSettings):
         gt=0,
         le=1,
     )
+    belief_prior: Literal["success_rate", "released", "half"] = option(
+        "success_rate",
+        "belief of success before the first turn, of agentopsd: the group's success rate, 10 times that (at "
+        "most 0.9999), or 0.5",
+        "AgentOPSD release's description (its code: the mean reward; its scripts: 0.5, unused)",
+    )
     band: float = option(0.2, "most that the teacher changes an advantage by", RELEASED, ge=0, le=1)
 
 
@@ -97,14 +104,19 @@ class TeacherGated(GRPO):
         rlsd multiplies A, token by token, by (1 - m) + m clip(exp(sign(A) D), 1 - band, 1 + band), where D is
         log p under the teacher minus the policy's, and m falls from ``mix`` to 0 at ``mix_until``. agentopsd
         multiplies it, turn by turn, by (1 - mix) + mix clip(1 + band sign(A) z, 1 - band, 1 + band), where z
-        is the standard score, over the turns, of the change by the turn's D in the belief of success
-        (formula: see the module).
+        is the standard score, over the turns, of the change by the turn's D in the belief of success, which
+        starts at ``belief_prior`` (formula: see the module).
         """
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
         if s.mode not in ("rlsd", "agentopsd"):
             return advantages
+        # The belief of success before the first turn. In the release a success pays 10.
         prior = float(np.mean([t.success for t in group.trajectories]))
+        if s.belief_prior == "released":
+            prior = 10 * prior
+        elif s.belief_prior == "half":
+            prior = 0.5
         low = 1 - s.band
         high = 1 + s.band
         weighted: list[Advantage] = []
@@ -117,9 +129,9 @@ class TeacherGated(GRPO):
                 weighted.append(advantage * ((1 - mix) + mix * weights_T))
                 continue
 
-            # AgentOPSD: a weight per turn. The group's success rate is the prior belief that the attempt
-            # succeeds; each turn's D moves its logit. The weight is 1 + band sign z within the band, with z
-            # the turn's move of the belief, standardised over the turns.
+            # AgentOPSD: a weight per turn. Each turn's D moves the logit of the belief that the attempt
+            # succeeds. The weight is 1 + band sign z within the band, with z the turn's move of the belief,
+            # standardised over the turns.
             v_0 = np.clip(prior, 1e-4, 1 - 1e-4)
             logits_K = np.log(v_0 / (1 - v_0)) + np.cumsum(t.teacher_gaps_by_turn())
             beliefs_K = np.clip(1 / (1 + np.exp(-logits_K)), EPSILON, 1 - EPSILON)

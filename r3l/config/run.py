@@ -158,7 +158,13 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
         for key in ("tasks", "draw"):
             values.get("evaluation", {}).pop(key, None)
     # Settings added after runs were stored: at their defaults they must not change those runs' fingerprints.
-    later = {"min_logprob": None, "retries_until": 1.0, "amplify_until": 1.0, "feedback_corruption": 0.0}
+    later = {
+        "min_logprob": None,
+        "retries_until": 1.0,
+        "amplify_until": 1.0,
+        "feedback_corruption": 0.0,
+        "belief_prior": "success_rate",
+    }
     for key, default in later.items():
         if key in values.get("method_settings", {}) and values["method_settings"][key] == default:
             values["method_settings"].pop(key)

@@ -32,7 +32,7 @@ TEACHERS = {  # printed name of what a teacher of a probe sees, by its name in s
 }
 BLIND = "blind teacher"
 EQUAL_HINTS = (
-    "At equal hints: of attempts whose teacher reads a solved attempt. Runs before this measure have none."
+    "Equal hints: attempts whose teacher reads a solved attempt; blank for runs older than this measure."
 )
 NOTE = (
     "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "

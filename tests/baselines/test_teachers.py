@@ -12,6 +12,7 @@ from r3l.baselines.sdpo import SDPO
 from r3l.baselines.teacher_gated import TeacherGated
 
 from r3l.config import build_method, resolve
+from r3l.config.run import hashed
 from r3l.core.batching import collate, rows_of
 from r3l.core.trajectory import Group
 
@@ -175,6 +176,55 @@ def test_agentopsd(gaps, reward, weights):
     expected = [sign * HALF * (0.5 + 0.5 * weight) for weight in weights]
     np.testing.assert_allclose(per_turn[:, 1], expected, rtol=1e-5)
     np.testing.assert_allclose(of_other[1:], [-sign * HALF] * 2, rtol=1e-5)  # no teacher: A
+
+
+LN9999 = math.log(9999)  # the logit of 0.9999
+
+
+@pytest.mark.parametrize(
+    ("prior", "wins", "size", "gaps", "reward", "weights"),
+    [
+        # Success rate 1/2, ten times it is cut to 0.9999. V: 0.9999, 0.9999, 1/2, 3/4; increments 0, -0.4999,
+        # 1/4, mean -0.0833, deviation 0.311767; z = 0.267192, -1.336279, 1.069087.
+        ("released", 1, 2, [0.0, -LN9999, LN3], 1.0, [1.053438, 0.8, 1.2]),
+        ("released", 1, 2, [0.0, -LN9999, LN3], 0.0, [0.946562, 1.2, 0.8]),
+        # One success of 16: V_0 is 5/8. V: 5/8, 1/2, 3/4, 3/4; increments -1/8, 1/4, 0, mean 1/24, deviation
+        # sqrt(7 / 288); z = -1.069038, 1.336297, -0.267259.
+        ("released", 1, 16, [math.log(3 / 5), LN3, 0.0], 1.0, [0.8, 1.2, 0.946549]),
+        # V: 1/2, 3/4, 3/4, 3/4, although one of four succeeds; z = sqrt 2, -1 / sqrt 2 twice.
+        ("half", 1, 4, [LN3, 0.0, 0.0], 1.0, [1.2, 0.858579, 0.858579]),
+        # Success rate 1/4. V: 1/4, 1/2, 3/4, 3/4; increments 1/4, 1/4, 0; z = 1 / sqrt 2 twice, -sqrt 2.
+        ("success_rate", 1, 4, [LN3, LN3, 0.0], 1.0, [1.141421, 1.141421, 0.8]),
+    ],
+)
+def test_where_agentopsds_belief_starts(prior, wins, size, gaps, reward, weights):
+    """Turns get A (1/2 + weight / 2), of z cut to 1 +- 0.2."""
+    one = taught([(gap, 0.0) for gap in gaps], reward)
+    others = [1.0] * int(wins - reward) + [0.0] * int(size - wins - (1 - reward))
+    group = Group(one.task, [one, *(make_trajectory(1, other) for other in others)])
+    found, *_ = TeacherGated({"mode": "agentopsd", "belief_prior": prior}).advantages(group)
+    mean = wins / size
+    deviation = math.sqrt(size * mean * (1 - mean) / (size - 1))
+    advantage = (reward - mean) / deviation
+    expected = [advantage * (0.5 + 0.5 * weight) for weight in weights]
+    np.testing.assert_allclose(found.reshape(len(gaps), 3)[:, 1], expected, rtol=2e-5)
+
+
+def test_the_released_prior_is_that_of_the_environments_that_pay_ten():
+    """The default is the success rate, and no run that was made before the option changes its fingerprint."""
+    priors = {
+        env: resolve("nano", env, "agentopsd@profile=released_code", 0).method_settings["belief_prior"]
+        for env in ("alfworld", "webshop", "math", "scienceworld")
+    }
+    assert priors == {
+        "alfworld": "released",
+        "webshop": "released",
+        "math": "success_rate",
+        "scienceworld": "success_rate",
+    }
+    run = resolve("nano", "alfworld", "agentopsd@feedback=environment", 0)
+    assert run.method_settings["belief_prior"] == "success_rate"
+    assert "belief_prior" not in hashed(run.model_dump(mode="json"))["method_settings"]
 
 
 @pytest.mark.parametrize("mode", ["rlsd", "agentopsd"])
