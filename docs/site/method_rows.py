@@ -1,4 +1,4 @@
-"""Blocks of docs/methods.md made from the registry and the stored runs (stored_tables.py fills them in).
+"""Blocks of docs/methods.md made from the registry, stored runs and probes (stored_tables.py fills them in).
 
 In the table of methods the columns WRITTEN stay as they are in the page; every other one is made here.
 """
@@ -11,11 +11,16 @@ from typing import Any
 
 import pandas as pd
 
+from docs.site.pipe_table import Rows, pipe_table
 from r3l.config import PROFILES, is_own, variant
 from r3l.core.errors import DataError
+from r3l.files.paths import STORED
+from r3l.report import probes
 from r3l.report.compare import compare
 from r3l.report.labels import env_label
 from r3l.report.options import methods
+from r3l.report.registered import Registered
+from r3l.report.teachers import TeacherRow, teacher_rows
 from r3l.stats.comparison import Verdict
 from r3l.stats.intervals import MIN_SEEDS
 
@@ -130,3 +135,48 @@ def verdicts_against(runs: pd.DataFrame, other: str) -> str:
         where = f"*Ahead* of {other.upper()}" if verdict is Verdict.AHEAD else f"*Behind* {other.upper()}"
         parts.append(f"{where}: {listed or 'none'}.")
     return " ".join(parts)
+
+
+def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
+    """What teachers make of successes and failures: in stored runs, and in probes of their base models.
+
+    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval. The column of
+    equal hints is there once a stored run has recorded D by kind of hint.
+    """
+    nano = runs[runs.tier == of_plan.tier]
+    benches = set(zip(nano.env, nano.model, strict=True))
+    probed = [
+        probe
+        for probe in probes.read_folders([STORED])
+        if probe["tier"] == of_plan.tier and (probe["env"], probe["model"]["name"]) in benches
+    ]
+    found = teacher_rows(nano, probed)
+    equal_hints = any(row.same_difference is not None for row in found)
+    rows: Rows = {}
+    for row in found:
+        name = row.label.replace(f"Probe of {row.model}: ", "probe, ")
+        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row, equal_hints)
+    return pipe_table(rows)
+
+
+def _teacher(row: TeacherRow, equal_hints: bool) -> dict[str, str]:
+    """The cells of one teacher, with the difference at ``equal_hints``; empty where nothing was measured."""
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    def interval(mean: float | None, low: float | None, high: float | None) -> str:
+        return number(mean, "+.3f") + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
+
+    same = {"difference, equal hints": interval(row.same_difference, row.same_low, row.same_high)}
+    return {
+        "D successes": number(row.solved, "+.3f"),
+        "D failures": number(row.failed, "+.3f"),
+        "difference": interval(row.difference, row.low, row.high),
+        **(same if equal_hints else {}),
+        "feedback": number(row.fed, ".2f"),
+        "gradient": number(row.grad_share, ".2g"),
+        "cosine": number(row.grad_cosine, "+.2f"),
+        "test success": number(row.success, ".3f"),
+        "verdict": row.verdict,
+    }

@@ -46,7 +46,7 @@ SENTENCES = [
         "({1.low:.3f} to {1.high:.3f}, uncorrected)",
         ("learns_early_grpo scienceworld", "learns_early_grpo webshop"),
     ),
-    (RESULTS, "ScienceWorld's lead is shown ({0.effect:+.3f};", ("learns_tokens_10_grpo scienceworld",)),
+    (RESULTS, "ScienceWorld's lead is shown ({0.effect:+.3f})", ("learns_tokens_10_grpo scienceworld",)),
     (RESULTS, "R3L loses less than GRPO (by {0.effect:.3f})", ("stale_weights_less webshop",)),
     (
         RESULTS,
@@ -58,7 +58,7 @@ SENTENCES = [
         "R3L ends behind ({0.effect:+.3f}; predicted: within 0.03)",
         ("final_r3l@amplify_until=0.3334 webshop",),
     ),
-    (RESULTS, "four times as heavy by {0.effect:+.3f}", ("early_r3l@sft_coef=4 webshop",)),
+    (RESULTS, "four times as heavy: {0.effect:+.3f}", ("early_r3l@sft_coef=4 webshop",)),
     (
         RESULTS,
         "at the end ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f})",
