@@ -23,7 +23,7 @@ from r3l.core.errors import ConfigError, R3LError
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.core.text import Message
-from r3l.core.validation import FLAG, NUMBER, Rule, wrong
+from r3l.core.validation import FLAG, NUMBER, Rule, close_all, wrong
 
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # gymnasium's texts mark the player's position by colour
 _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
@@ -162,7 +162,7 @@ class Gymnasium(TextGames[GymnasiumArguments]):
             space = game.action_space
             return described_numbers(space) if _is_one_of(space, NUMBER_SPACES) else None
         finally:
-            game.close()
+            close_all(self.name, [game])
 
     def numbers(self) -> str | None:
         """The text that tells the model which numbers an action consists of; None for other actions.

@@ -20,6 +20,7 @@ from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Observation, StopReason, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
+from r3l.core.validation import close_all
 from r3l.processes.worker import RecordedEnvironment
 
 # (task, first lines, error model, generator) -> all lines of a response that begins with the first lines.
@@ -105,7 +106,7 @@ class Demonstrator(ABC):
             for task, variant in tasks_and_variants:
                 yield self.demonstrate(recorded, task, variant, rates, max_turns)
         finally:
-            engine.close()
+            close_all(self.package.name, [engine])
 
     def dialogue(self, max_turns: int) -> Dialogue:
         """The environment's dialogue in the compact style, with default options."""

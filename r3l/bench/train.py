@@ -11,7 +11,6 @@ import copy
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,6 +27,7 @@ from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
+from r3l.core.validation import close_all
 from r3l.local.engine import trainer_of
 from r3l.local.model.precision import cast_parameters
 from r3l.local.sampling.decoding import GenerationRequest
@@ -61,8 +61,9 @@ def bench_train(
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs: list[list[Message]] = []
         for task in first_tasks:
-            with closing(session.package.create(run.env_settings.options)) as engine:
-                dialogs.append(session.dialogue.opening(task, engine.reset(task)))
+            engine = session.package.create(run.env_settings.options)
+            dialogs.append(session.dialogue.opening(task, engine.reset(task)))
+            close_all(session.package.name, [engine])
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
         response_tokens = len(prompts) * length

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from r3l.core.environment import Observation
+from r3l.core.environment import Environment, Observation
 from r3l.core.errors import ContractError
 from r3l.core.text import shown
 
@@ -104,6 +105,32 @@ def checked_payload(env: str, returned: Any) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise wrong(who, "problem returned", returned, f"{fix} ({error})") from error
     return returned
+
+
+def close_all(env: str, engines: Sequence[Environment]) -> None:
+    """Close each of ``engines`` of environment ``env``; warns once of those whose close() raises."""
+    warn_of_closing(env, [closing_error(engine) for engine in engines])
+
+
+def closing_error(engine: Environment) -> str:
+    """Close ``engine``; returns what its close() raised, as "RuntimeError: text", or "" if nothing."""
+    try:
+        engine.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code, named in a warning by warn_of_closing
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ""
+
+
+def warn_of_closing(env: str, errors: Sequence[str]) -> None:
+    """Warn of the engines of ``env`` whose :func:`closing_error` is not "", by count and by the first one."""
+    raised = [error for error in errors if error]
+    if raised:
+        warnings.warn(
+            f"environment {env!r}: close() raised in {len(raised)} of {len(errors)} engines "
+            f"({raised[0][:300]}). What was played is not affected; what an engine holds, such as a process "
+            "or a session, may be left open",
+            stacklevel=3,
+        )
 
 
 def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:

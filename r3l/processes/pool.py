@@ -25,6 +25,7 @@ import psutil
 from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
+from r3l.core.validation import warn_of_closing
 from r3l.processes.parent import kill
 from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
@@ -200,15 +201,32 @@ class WorkerProcess:
         )
 
     def hang_up(self) -> None:
-        """Close the pipe once the present call has ended, which makes the process end; does not wait."""
-        self._thread.submit(self._pipe.close)
+        """End the process once the present call has ended and its engines are closed; does not wait."""
+        self._ended = self._thread.submit(self._end)
         self._thread.shutdown(wait=False)
 
-    def join(self) -> None:
-        """Wait up to 5 seconds for the process to end, then kill it with its child processes."""
+    def _end(self) -> list[str]:
+        """Have the process close its engines, then close the pipe; returns each engine's closing error."""
+        if self._pipe.closed:  # the process was lost in an earlier call
+            return []
+        try:
+            self._pipe.send((0, "end", None))
+            errors, _ = self._pipe.recv()
+        except (EOFError, OSError):  # it has died, or is killed since its engines do not close
+            return []
+        finally:
+            self._pipe.close()
+        return list(errors)
+
+    def join(self) -> list[str]:
+        """Wait up to 5 seconds for the process to end, then kill it with its child processes.
+
+        Returns each engine's closing error ("" for none); those of a process that was killed are unknown.
+        """
         self.process.join(timeout=5)
         if self.process.is_alive():
             _kill(self.process)
+        return self._ended.result()
 
 
 def _digest(content: list[Any]) -> bytes:
@@ -308,9 +326,14 @@ class EnvironmentPool:
         return await self._workers[key % len(self._workers)].call(key, verb, argument)
 
     def close(self) -> None:
-        """End all worker processes; waits for them, and kills those that do not end."""
-        # All pipes first, so that the processes end at the same time.
+        """Close all engines and end the workers; waits for them, and kills those that do not end.
+
+        Warns once of engines whose close() raised.
+        """
+        # All workers first, so that they end at the same time.
         for worker in self._workers:
             worker.hang_up()
-        for worker in self._workers:
-            worker.join()
+        errors = [error for worker in self._workers for error in worker.join()]
+        if self._here is not None:
+            errors = self._here.end()
+        warn_of_closing(self._env, errors)

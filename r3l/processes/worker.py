@@ -14,9 +14,9 @@ from typing import Any, Literal
 from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.core.validation import checked_observation
+from r3l.core.validation import checked_observation, closing_error
 
-Verb = Literal["reset", "step", "rewind", "close"]
+Verb = Literal["reset", "step", "rewind", "close", "end"]
 
 
 class WorkerLost(EngineLost):
@@ -107,12 +107,14 @@ class EnvironmentHost:
         self._free: list[RecordedEnvironment] = []  # closed, kept for reuse
 
     def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key``.
+        """Call ``verb`` (reset, step, rewind, close, end) with ``argument`` on environment ``key``.
 
         Returns the observation (None for close). A reset with an unknown key makes or reuses an engine; other
         calls with an unknown key raise WorkerLost, since the environment was in a process that has ended.
-        ``close`` keeps the engine, for reuse.
+        ``close`` keeps the engine, for reuse; ``end``, whatever its key, is :meth:`end`.
         """
+        if verb == "end":
+            return self.end()
         if key not in self._live:
             if verb != "reset":
                 raise WorkerLost(f"an environment worker of {self._factory.name!r} was replaced")
@@ -125,9 +127,16 @@ class EnvironmentHost:
             return None
         return getattr(self._live[key], verb)(argument)
 
+    def end(self) -> list[str]:
+        """Close the engines of all environments; returns each one's ``closing_error``."""
+        recorded = [*self._live.values(), *self._free]
+        self._live.clear()
+        self._free.clear()
+        return [closing_error(one.engine) for one in recorded]
+
 
 def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:
-    """Main loop of a worker process: answer calls from ``pipe`` until its other end is closed.
+    """Main loop of a worker process: answer calls from ``pipe`` until its other end is closed; close engines.
 
     A call is ``(key, verb, argument)`` (:meth:`EnvironmentHost.call`), an answer ``(result, error or None)``:
     exceptions are sent to the caller, foreign code's as EngineError with their traceback.
@@ -137,6 +146,7 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
         try:
             call = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller did not read the answer
+            host.end()
             return
         # An error is an answer, too: the worker and its other environments go on.
         answer: tuple[Any, R3LError | None]
@@ -149,4 +159,5 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
         try:
             pipe.send(answer)
         except OSError:  # the caller has closed the pool
+            host.end()
             return

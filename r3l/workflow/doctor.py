@@ -27,6 +27,7 @@ from r3l.config import (
     trains,
 )
 from r3l.core.errors import DataError
+from r3l.core.validation import close_all
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.files import requirements
 from r3l.files.paths import ROOT, is_checkout
@@ -174,5 +175,5 @@ def _first_step(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> st
     engine = package.create(settings.options)
     first = engine.reset(task)
     engine.step(first.admissible[0] if first.admissible else "look around")
-    engine.close()
+    close_all(package.name, [engine])
     return f"{task.id}: {max(first.text.splitlines(), key=len).strip()[:60]!r}"

@@ -105,3 +105,36 @@ def test_a_game_that_is_the_same_after_the_same_actions_is_not_warned_of(recwarn
     for number in range(STATES + 10):
         asyncio.run(play(number, "a"))
     assert len(pool._states) == STATES
+
+
+class Unclosable(Game):
+    """A game whose close() notes itself in the task's file and then raises."""
+
+    def reset(self, task):
+        self.file = task.payload["file"]
+        return super().reset(task)
+
+    def close(self):
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write("closed\n")
+        raise RuntimeError("the window\nis gone")
+
+
+class UnclosableGames(Games):
+    def create(self, options):
+        return Unclosable()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_engines_are_closed_at_the_end_and_one_that_raises_is_named(workers, tmp_path):
+    file = tmp_path / "closed"
+    pool = EnvironmentPool(UnclosableGames(), workers)
+    task = Task("odd", "games", "test", payload={"begins": "steady", "file": str(file)})
+    asyncio.run(begun(pool, [task, task, task]))
+    with pytest.warns(UserWarning) as warned:
+        pool.close()
+    assert file.read_text(encoding="utf-8") == "closed\n" * 3
+    assert len(warned) == 1
+    message = str(warned[0].message)
+    assert "environment 'games': close() raised in 3 of 3 engines" in message
+    assert "(RuntimeError: the window is gone)" in message
