@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.errors import ConfigError, check_known
@@ -80,5 +81,10 @@ class ModelSource:
         )
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
+        if Path(options.model).name in ("", ".."):  # `vllm serve .` names its model so
+            raise ConfigError(
+                f"the server calls its model {options.model!r}, under which no score can be filed: start the "
+                "server with a name for it (vLLM: --served-model-name NAME), and give that as --model"
+            )
         about = asyncio.run(about_model(options))
         return ServedModel(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)

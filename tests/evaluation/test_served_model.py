@@ -303,6 +303,17 @@ def test_a_model_without_a_name_is_not_filed_under_another_ones(program, name):
         assert "agent" in program("math", "--tier", "nano", "--server", url, "--model", "m", "-n", 2)
 
 
+@pytest.mark.parametrize("name", [".", "..", "./", "models/.."])
+def test_a_model_named_as_a_folder_of_this_machine_is_refused(program, name):
+    """`vllm serve .` names it so; its scores would be filed under the working directory's name."""
+    with serving(scripted, models=(name,)) as (url, _):
+        for model in ([], ["--model", name]):
+            refused = program("math", "--tier", "nano", "--server", url, "-n", 2, *model)
+            assert f"the server calls its model {name!r}" in refused
+            assert "--served-model-name NAME" in refused
+    assert not Path("results").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
