@@ -1,12 +1,14 @@
 """Sentences of the pages that state a result outside a made table have the numbers of results/stored."""
 
 import csv
+import json
 from types import SimpleNamespace
 
 import pytest
 from docs.pages import ROOT
 
 from r3l.files.paths import STORED
+from r3l.stats.intervals import t_interval
 
 RESULTS = "docs/results.md"
 # Each sentence with the claims, environments and models whose numbers it states. A field {0.effect} is of the
@@ -61,14 +63,19 @@ SENTENCES = [
     (RESULTS, "four times as heavy: {0.effect:+.3f}", ("early_r3l@sft_coef=4 webshop",)),
     (
         RESULTS,
-        "at the end ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f})",
-        ("adaptive_final math",),
+        "on ScienceWorld and WebShop ({0.effect:+.3f} and {1.effect:+.3f}, equivalent)",
+        ("adaptive_early scienceworld", "adaptive_early webshop"),
     ),
     (
         RESULTS,
-        "early ({0.effect:+.3f} and {1.effect:+.3f}, equivalent), and at the end its means are within 0.02 of GRPO's "
-        "({2.effect:+.3f}, {2.low:.3f} to {2.high:.3f};",
-        ("adaptive_early scienceworld", "adaptive_early webshop", "adaptive_final scienceworld"),
+        "on ScienceWorld ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}), WebShop ({1.effect:+.3f}, "
+        "{1.low:.3f} to {1.high:.3f}), mathematics ({2.effect:+.3f}, {2.low:.3f} to {2.high:.3f}) and ALFWorld",
+        ("adaptive_final scienceworld", "adaptive_final webshop", "adaptive_final math"),
+    ),
+    (
+        RESULTS,
+        "it ends behind** ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}; predicted: within 0.06)",
+        ("adaptive_final alfworld alfworld-1.5m-hints",),
     ),
 ]
 
@@ -98,3 +105,28 @@ def test_a_sentence_states_the_stored_numbers(claims, page, sentence, rows):
         found.append(next(c for c in claims if [c.id, c.env, c.model][: len(words)] == words))
     stated = sentence.format(*found)
     assert stated in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_adaptive_r3l_on_alfworld_has_the_stored_numbers():
+    """Paired differences that are no row of the claims: from the other checkpoint, and to R3L."""
+
+    def success(part, model, method, seed):
+        run = STORED / part / "nano" / "alfworld" / f"alfworld-1.5m-{model}" / method / f"seed{seed}"
+        return json.loads((run / "evaluation.json").read_text())["groups"]["all"]["success"]
+
+    def stated(model, *others):
+        ours = "r3l_adaptive@train.lr=0.0003"
+        found = t_interval(
+            [
+                success("curves", model, ours, seed) - success(*other, seed)
+                for seed, other in enumerate(others)
+            ]
+        )
+        return f"({found.mean:+.3f}, {found.low:.3f} to {found.high:.3f})"
+
+    page = (ROOT / RESULTS).read_text(encoding="utf-8")
+    from_plain = stated("plain", *[("hint_gap", "plain", "grpo")] * 10)
+    assert f"ALFWorld from `alfworld-1.5m-plain` {from_plain}." in page
+    r3l = "r3l@train.lr=0.0003"
+    to_r3l = stated("hints", *[("", "hints", r3l)] * 5, *[("curves", "hints", r3l)] * 5)
+    assert f"not shown to end above R3L there {to_r3l}." in page
