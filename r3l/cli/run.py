@@ -29,6 +29,7 @@ from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import RENAMED, default_resources, jobs_of, line, make, others, placement
 from r3l.core.errors import ConfigError, check_known
+from r3l.core.text import printable
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -82,10 +83,6 @@ def run(
 
     Example: `r3l run table1 --tier paper --profile slurm --dry-run`
     """
-    from r3l.cli.table import table
-    from r3l.evaluation import stored_runs
-    from r3l.report.reproduction import reproduction
-    from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
     from r3l.workflow.resources import check_profile
 
@@ -95,12 +92,19 @@ def run(
         check_profile(default_resources(profile))
     content, config = _configured(tier, env, method, model, seed, grid, overrides, logger)
     files, runs = _planned(targets, config)
+    to_prepare = _to_prepare(profile, runs, as_json) if profile and dry_run else []
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
     command = line(files, changes, where + (_restarts(profile, runs) if profile else []))
     if dry_run:
-        _print_jobs(command, runs, config, profile, as_json)
+        _print_jobs(command, runs, config, to_prepare, as_json)
         return
+    # Imported only now: pandas and scipy take a dry run longer than its own work.
+    from r3l.cli.table import table
+    from r3l.evaluation import stored_runs
+    from r3l.report.reproduction import reproduction
+    from r3l.runs.run_dir import EVALUATION
+
     began = time.monotonic()
     make(command, runs)
 
@@ -248,30 +252,38 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     return files, needed
 
 
+def _to_prepare(profile: str, runs: Mapping[str, Run], as_json: bool) -> list[str]:
+    """What is left to prepare before ``runs`` can start on a cluster: the profile, weights, data.
+
+    Printed at once, unless ``as_json``: the jobs, which snakemake counts next, may take a minute.
+    """
+    from r3l.workflow.doctor import lacking
+    from r3l.workflow.resources import check_profile
+
+    found = []
+    try:
+        check_profile(default_resources(profile))
+    except ConfigError as error:
+        found.append(str(error))
+    found += lacking(runs.values())
+    if found and not as_json:
+        lines = ["Before it can start:", *(f"- {text}" for text in found), "Counting jobs and hours ..."]
+        print(printable("\n".join(lines)), flush=True)
+    return found
+
+
 def _print_jobs(
     command: list[str],
     runs: Mapping[str, Run],
     config: WorkflowConfig,
-    profile: str | None,
+    to_prepare: list[str],
     as_json: bool,
 ) -> None:
     """Print the command, the directories that it would rename, its jobs, and their GPU hours.
 
-    With a ``profile`` it also prints what is left to prepare before ``runs`` can start on a cluster: the
-    profile, weights, data.
+    ``to_prepare``: what is left to prepare, for the JSON object.
     """
     from r3l.report import gpu_hours
-    from r3l.workflow.doctor import lacking
-    from r3l.workflow.resources import check_profile
-
-    # List what is left to prepare on a cluster.
-    to_prepare: list[str] = []
-    if profile:
-        try:
-            check_profile(default_resources(profile))
-        except ConfigError as error:
-            to_prepare.append(str(error))
-        to_prepare += lacking(runs.values())
 
     # The jobs, by snakemake's own dry run, and their cost.
     renamed = others(runs)
@@ -285,8 +297,6 @@ def _print_jobs(
         words = "nothing: everything is finished"
     cost = {"gpu_hours": hours["rows"]} if hours else {}
     lines = [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
-    if to_prepare:
-        lines += ["Before it can start:", *(f"- {text}" for text in to_prepare)]
     result = {"command": command, "jobs": jobs, **cost, "to_prepare": to_prepare}
     print_result(result, as_json, "\n".join(lines))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 
 from r3l.config import (
@@ -62,7 +62,7 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
 
     Raises ConfigError for a model whose size is not configured.
     """
-    reference = Reference(published.load(["cost"]))
+    reference = _published()
     known: dict[tuple[str, str, str, int], Cost] = {}  # seeds cost the same
     run_costs = []
     for run in runs:
@@ -86,6 +86,12 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
             known[key] = Cost(run.env, run.model, run.method, run.train.steps, seconds, hours, basis)
         run_costs.append(known[key])
     return run_costs
+
+
+@cache
+def _published() -> Reference:
+    """The published costs; a plan asks for them once for each of hundreds of runs."""
+    return Reference(published.load(["cost"]))
 
 
 def training_hours(run: Run) -> float | None:

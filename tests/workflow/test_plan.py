@@ -147,6 +147,22 @@ def test_a_dry_run_on_a_cluster_lists_all_that_is_to_edit_or_to_fetch(dry_run, t
     assert dry_run("--env", "webshop", "--method", "r3l")["to_prepare"] == []
 
 
+def test_what_is_to_edit_is_shown_before_snakemake_plans(folder, monkeypatch, capfd):
+    """Planning the paper's Table 1 takes snakemake ten seconds and more."""
+
+    def planned(command, renamed):
+        print("snakemake plans")
+        return {"train": 1}
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("r3l.cli.run.jobs_of", planned)
+    words = ("--tier", "paper", "--env", "webshop", "--method", "r3l", "--model", "qwen2.5-1.5b")
+    code, out, _ = run(monkeypatch, capfd, "run", *words, "--profile", "slurm", "--dry-run")
+    assert code == 0
+    shown = [out.index(text) for text in ("YOUR_ACCOUNT", "data of webshop", "snakemake plans", "GPU hours")]
+    assert shown == sorted(shown)
+
+
 def test_a_placeholder_ends_a_run_before_any_work(folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     code, _, err = run(monkeypatch, capfd, "run", "--tier", "paper", "--profile", "slurm")
