@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,7 +79,7 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report.frame import read_runs
-    from r3l.runs.run_paths import CURVES, first_found, runs_of
+    from r3l.runs.run_paths import CURVES, each_run, first_found, runs_of
     from r3l.workflow import plan
 
     # Everything that is wrong with the command is an error before anything trains.
@@ -103,7 +103,7 @@ def compare(
     theirs = plan.grid(config, config.envs, opponents)
     scored_last = runs_of(archive, opponents, tier, config.envs)
     with_curves = runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)
-    kept = first_found([scored_last, with_curves])
+    kept = each_run([scored_last, with_curves])
     if not offline:
         _make_runs(ours, theirs, kept, config, cores)
 
@@ -112,7 +112,7 @@ def compare(
     cells = sorted({run.cell for run in ours.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
-        own = first_found([own_runs([folder], cells, seeds) for folder in archives])
+        own = each_run([own_runs([folder], cells, seeds) for folder in archives])
     found = [kept]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     loaded = read_runs([*own, *first_found(found)])
@@ -130,6 +130,9 @@ def compare(
             print(printable(f"warning: {row.env}, {method} against {row.against}: {warning}"))
     for cell in sorted({path.parent.parent for path in own}):
         print(printable(f"runs of {method}: {cell}/"))
+    if offline and env is None:
+        for variant, elsewhere in _variants_elsewhere(method, tier, config.envs, archives).items():
+            print(f"stored on {', '.join(elsewhere)}: {variant}; compare it by that name")
     print(
         f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these "
         "runs"
@@ -249,6 +252,19 @@ def _envs_of(method: str, tier: str, folders: Iterable[Path]) -> list[str] | Non
     seen = {cell_of(path).env for path in found} & {*names("envs")}
     envs = [env for env in first if env in seen] + sorted(seen - {*first})
     return [env for env in envs if plan.has_tier(env, tier)] or None
+
+
+def _variants_elsewhere(
+    method: str, tier: str, envs: Collection[str], folders: Iterable[Path]
+) -> dict[str, list[str]]:
+    """Variants of ``method`` (``method@...``) in ``folders``, with their environments that ``envs`` lacks."""
+    from r3l.runs.run_paths import cell_of, find_runs
+
+    found: dict[str, set[str]] = {}
+    for cell in {cell_of(path) for folder in folders for path in find_runs(folder, may_be_none=True)}:
+        if cell.tier == tier and cell.env not in envs and cell.method.startswith(f"{method}@"):
+            found.setdefault(cell.method, set()).add(cell.env)
+    return {variant: sorted(found[variant]) for variant in sorted(found)}
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:

@@ -145,3 +145,14 @@ def first_found(found: Iterable[list[Path]]) -> list[Path]:
         chosen += [path for path, cell in cells.items() if (cell.tier, cell.env, cell.method) not in known]
         known |= {(cell.tier, cell.env, cell.method) for cell in cells.values()}
     return chosen
+
+
+def each_run(found: Iterable[list[Path]]) -> list[Path]:
+    """Merge the evaluation.json paths of several results folders, a list each, preferred folder first.
+
+    A run (tier, environment, model, method, seed) that several folders have comes from the first of them.
+    """
+    chosen: dict[tuple[str, ...], Path] = {}
+    for path in (path for paths in found for path in paths):
+        chosen.setdefault((*cell_of(path), path.parent.name), path)
+    return list(chosen.values())

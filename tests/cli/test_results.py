@@ -180,6 +180,20 @@ def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp
     assert [row["env"] for row in r3l(*words, "--env", "webshop")["rows"]] == ["webshop"]
 
 
+def test_offline_names_variants_that_are_stored_where_the_method_is_not(tmp_path, monkeypatch, capsys):
+    for env, method in (
+        ("math", "raft"),
+        ("math", "grpo"),
+        ("webshop", "raft@train.lr=0.001"),
+        ("math", "raft@a=1"),
+    ):
+        write_run(tmp_path / "kept", method, 0, [1, 1], [0, 0], env=env)
+    words = ["compare", "raft", "--against", "grpo", "--offline", "--stored", str(tmp_path / "kept")]
+    code, out, _ = run(monkeypatch, capsys, *words)
+    assert code == 0 and "stored on webshop: raft@train.lr=0.001; compare it by that name" in out
+    assert "raft@a=1" not in out
+
+
 def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_path, monkeypatch, r3l):
     """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with
     --env."""

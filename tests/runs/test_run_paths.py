@@ -7,6 +7,7 @@ import pytest
 from r3l.core.errors import DataError
 from r3l.runs.run_paths import (
     cell_of,
+    each_run,
     evaluation_folder,
     find_further,
     find_runs,
@@ -83,3 +84,11 @@ def test_evaluations_in_folders_of_other_names_are_named(tmp_path):
         find_runs(tmp_path)
     assert f"({tmp_path}/deep/er, {tmp_path}/mine): name these" in str(raised.value)
     assert find_runs(tmp_path, may_be_none=True) == []
+
+
+def test_each_run_counts_once_from_the_first_folder_that_has_it():
+    def run(folder, seed):
+        return Path(folder, "nano/math/m/grpo", f"seed{seed}", "evaluation.json")
+
+    found = [[run("a", 0), run("a", 1)], [run("b", 1), run("b", 2)]]
+    assert each_run(found) == [run("a", 0), run("a", 1), run("b", 2)]
