@@ -11,6 +11,7 @@ from r3l.files.paths import STORED
 from r3l.stats.intervals import t_interval
 
 RESULTS = "docs/results.md"
+METHODS = "docs/methods.md"
 # Each sentence with the claims, environments and models whose numbers it states. A field {0.effect} is of the
 # first of them; {0.low} and {0.high} are the ends of its 95 % interval.
 SENTENCES = [
@@ -62,18 +63,18 @@ SENTENCES = [
     ),
     (RESULTS, "four times as heavy: {0.effect:+.3f}", ("early_r3l@sft_coef=4 webshop",)),
     (
-        RESULTS,
+        METHODS,
         "on ScienceWorld and WebShop ({0.effect:+.3f} and {1.effect:+.3f}, equivalent)",
         ("adaptive_early scienceworld", "adaptive_early webshop"),
     ),
     (
-        RESULTS,
+        METHODS,
         "on ScienceWorld ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}), WebShop ({1.effect:+.3f}, "
         "{1.low:.3f} to {1.high:.3f}), mathematics ({2.effect:+.3f}, {2.low:.3f} to {2.high:.3f}) and ALFWorld",
         ("adaptive_final scienceworld", "adaptive_final webshop", "adaptive_final math"),
     ),
     (
-        RESULTS,
+        METHODS,
         "it ends behind** ({0.effect:+.3f}, {0.low:.3f} to {0.high:.3f}; predicted: within 0.06)",
         ("adaptive_final alfworld alfworld-1.5m-hints",),
     ),
@@ -124,7 +125,7 @@ def test_adaptive_r3l_on_alfworld_has_the_stored_numbers():
         )
         return f"({found.mean:+.3f}, {found.low:.3f} to {found.high:.3f})"
 
-    page = (ROOT / RESULTS).read_text(encoding="utf-8")
+    page = (ROOT / METHODS).read_text(encoding="utf-8")
     from_plain = stated("plain", *[("hint_gap", "plain", "grpo")] * 10)
     assert f"ALFWorld from `alfworld-1.5m-plain` {from_plain}." in page
     r3l = "r3l@train.lr=0.0003"
