@@ -10,6 +10,7 @@ import math
 import zlib
 from bisect import bisect_right
 from collections.abc import Mapping
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NotRequired
@@ -96,11 +97,18 @@ def pack(run_dir: Path, limit: int) -> str | None:
     rounds = zip_longest(*[steps[step] for step in sorted(steps, reverse=True)])
     ordered = [index for one in rounds for index in one if index is not None]
 
-    def first(count: int) -> str:
-        chosen = [lines[k] for k in sorted(ordered[:count])]
+    # A search tries several numbers of tasks: each task is written as JSON once.
+    @cache
+    def task(index: int) -> str:
+        line = lines[index]
         keys = ("step", "task", "group", "selected_as")
-        tasks = [{key: line[key] for key in keys} | {"members": by_member(line)} for line in chosen]
-        return packed({"tasks": tasks, "left_out": len(lines) - count, "file": FILE})
+        return as_json({key: line[key] for key in keys} | {"members": by_member(line)})
+
+    @cache
+    def first(count: int) -> str:
+        tasks = ",".join(map(task, sorted(ordered[:count])))
+        rest = as_json({"file": FILE, "left_out": len(lines) - count})
+        return compressed(f'{rest[:-1]},"tasks":[{tasks}]}}')
 
     count = bisect_right(range(2, len(lines) + 1), limit, key=lambda count: len(first(count))) + 1
     return first(count)
@@ -108,7 +116,16 @@ def pack(run_dir: Path, limit: int) -> str | None:
 
 def packed(content: Any) -> str:
     """JSON, compressed by gzip and in base64, for a page's script; equal content gives equal text."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return compressed(as_json(content))
+
+
+def as_json(content: Any) -> str:
+    """JSON without blanks, keys sorted."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def compressed(text: str) -> str:
+    """``text`` compressed by gzip, in base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 

@@ -47,7 +47,8 @@ class TrainingColumns:
 
     def counts(self, name: str) -> NDArray[np.float64]:
         """The metric at each update, 0 where it has none."""
-        return np.nan_to_num(self[name])
+        values_U = self[name]
+        return np.where(np.isnan(values_U), 0.0, values_U)  # nan_to_num takes several times as long
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ class Columns(dict):
     def __missing__(self, name):
         return np.array([row.get(name, np.nan) for row in self.rows], dtype=float)
 
+    def counts(self, name):
+        return np.array([row.get(name, 0) for row in self.rows], dtype=float)
+
 
 def metrics(*rows):
     return Columns(rows)

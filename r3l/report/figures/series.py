@@ -18,11 +18,16 @@ Integers = NDArray[np.int64]
 
 
 class Columns(Protocol):
-    """Metrics of a training: ``columns[name]`` has a value for each of its ``updates``, NaN for none."""
+    """Metrics of a training: ``columns[name]`` has a value for each of its ``updates``, NaN for none.
+
+    ``columns.counts(name)`` has 0 for none.
+    """
 
     updates: int
 
     def __getitem__(self, name: str, /) -> Floats: ...
+
+    def counts(self, name: str, /) -> Floats: ...
 
 
 Value = Callable[[Columns, int], Floats]  # over the window of updates that ends at each; NaN: not defined
@@ -64,7 +69,7 @@ def mean_of(key: str) -> Value:
 
     def value(metrics: Columns, window: int) -> Floats:
         known_U = ~np.isnan(metrics[key])
-        sum_U, count_U = (window_sums(counts, window) for counts in (np.nan_to_num(metrics[key]), known_U))
+        sum_U, count_U = (window_sums(counts, window) for counts in (metrics.counts(key), known_U))
         mean_U = np.full(metrics.updates, np.nan)
         np.divide(sum_U, count_U, out=mean_U, where=known_U)
         return mean_U
@@ -85,9 +90,8 @@ class WindowCounts(Mapping[str, float]):
 
     def __getitem__(self, key: str) -> float:
         if key not in self._sums:
-            column_U = self.metrics[key]
-            sums_U = window_sums(np.nan_to_num(column_U), self.window).tolist()
-            recorded_U = window_sums(~np.isnan(column_U), self.window)
+            sums_U = window_sums(self.metrics.counts(key), self.window).tolist()
+            recorded_U = window_sums(~np.isnan(self.metrics[key]), self.window)
             self._sums[key] = [n if k else None for n, k in zip(sums_U, recorded_U, strict=True)]
         if (total := self._sums[key][self.end]) is None:
             raise KeyError(key)
@@ -144,12 +148,12 @@ def updates(metrics: Columns) -> Floats:
 
 def tokens(metrics: Columns) -> Floats:
     """Generated tokens of each update in thousands, shape (U,): rollouts, retries, reflections, critiques."""
-    return np.nan_to_num(metrics[GENERATED_TOKENS]) / 1000
+    return metrics.counts(GENERATED_TOKENS) / 1000
 
 
 def minutes(metrics: Columns) -> Floats:
     """Minutes of collecting and of the update, shape (U,); not of start, checkpoints and evaluation."""
-    return (np.nan_to_num(metrics[COLLECT_SECONDS]) + np.nan_to_num(metrics[TRAIN_SECONDS])) / 60
+    return (metrics.counts(COLLECT_SECONDS) + metrics.counts(TRAIN_SECONDS)) / 60
 
 
 def curve(metrics: Columns, values_U: Floats, advance: Advance = updates) -> Curve | None:

@@ -50,7 +50,7 @@ def success(metrics: series.Columns, window: int) -> series.Floats:
     """
     names = ("rollouts", "retry/count", "stop/success", "retry/success")
     rollouts, retries, solved, solved_retries = (
-        series.window_sums(np.nan_to_num(metrics[name]), window) for name in names
+        series.window_sums(metrics.counts(name), window) for name in names
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rollouts == retries, np.nan, (solved - solved_retries) / (rollouts - retries))
@@ -122,7 +122,7 @@ def pivot(shown: Shown) -> Drawn:
 
 def _any(*keys: str) -> Keep:
     """A test of a run: it counted one of ``keys`` at some update."""
-    return lambda run: any(np.nan_to_num(training_of(run.path).columns[key]).any() for key in keys)
+    return lambda run: any(training_of(run.path).columns.counts(key).any() for key in keys)
 
 
 def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lacking: str) -> Drawn:
