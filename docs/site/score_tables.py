@@ -11,6 +11,7 @@ import pandas as pd
 from docs.site.pipe_table import Rows, pipe_table
 from r3l.files.paths import STORED
 from r3l.report import claims, scores
+from r3l.report.claim_learning import BenchRuns
 from r3l.report.figures.bars import ending_shares
 from r3l.report.frame import ALL, all_tasks, common_seeds, read_runs
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
@@ -73,7 +74,9 @@ def summary(runs: pd.DataFrame, of_plan: Registered) -> str:
         if rate is None:
             continue
         theirs, ours = common_seeds(*(at_rate(of_env, name, rate) for name in labels))
-        values = claims.ScoreTest(method=of_plan.method, against=of_plan.against).values_S(of_env, rate)
+        values = claims.ScoreTest(method=of_plan.method, against=of_plan.against).values_S(
+            BenchRuns(of_env), rate
+        )
         if len(values) < MIN_SEEDS:
             continue
         label = env_label(env)
@@ -103,11 +106,12 @@ def _at_equal_rates(runs: pd.DataFrame, of_plan: Registered, tuned: str) -> Equa
     """Judge the method at the rate of its opponent, in one environment. A comparison at unequal rates holds only
     where this one agrees. ``tuned``: the verdict at the rates that were used."""
     test = claims.ScoreTest(method=of_plan.method, against=of_plan.against)
-    rates = test.learning_rates(runs)
+    of_bench = BenchRuns(runs)
+    rates = test.learning_rates(of_bench)
     if rates is None:
         return EqualRates("several", "not run", "", "rates differ")
     ours, theirs = map(claims.short_rate, rates)
-    values = test.at_equal_rates(runs)
+    values = test.at_equal_rates(of_bench)
     if values is None:
         return EqualRates(f"{theirs}, {ours}", "the same", tuned)
     if len(values) < MIN_SEEDS:
@@ -159,7 +163,7 @@ def _arm(seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
     if seeds.iloc[0].method == against:
         return f"{np.mean(seeds.success):.3f}{count}"
-    values = claims.ScoreTest(method=seeds.iloc[0].method, against=against).values_S(of_bench)
+    values = claims.ScoreTest(method=seeds.iloc[0].method, against=against).values_S(BenchRuns(of_bench))
     if len(values) < MIN_SEEDS or np.ptp(values) == 0:
         return ", ".join(f"{value:+.3f}" for value in values)
     low, high = Effect.of_seeds(values).bounds()

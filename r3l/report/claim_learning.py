@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import Field, model_validator
 
 from r3l.config import Strict
 from r3l.report.figures.series import WINDOW, window_sums
-from r3l.report.frame import ALL, all_tasks, common_seeds
+from r3l.report.frame import ALL, common_places
 from r3l.report.updates import at_rate, held_out, learning_rate, training_of
 
 Unit = Literal["updates", "tokens", "rollouts"]
@@ -112,6 +113,35 @@ def base_success(runs: pd.DataFrame) -> float | None:
     return float(np.mean(scored)) if len(scored) else None
 
 
+class BenchRuns:
+    """The runs of one (tier, environment, model), of which many claims ask for the same ones: each choice is
+    made once.
+
+    ``of(method, group)`` gives the rows of a method and task group, ``at_rate(method, rate, group)`` those at
+    a learning rate (:func:`r3l.report.updates.at_rate`), ``rate(method)`` the learning rate of a method, and
+    ``curves(method, rate)`` the learning curves of the rows of ``at_rate`` on all tasks. ``start``: success
+    of the base checkpoint.
+    """
+
+    def __init__(self, runs: pd.DataFrame) -> None:
+        self.of_group = cache(lambda group: runs[runs.group == group])
+        self.start = base_success(self.of_group(ALL))
+        self.rate = cache(partial(learning_rate, self.of_group(ALL)))
+        self.of = cache(self._of)
+        self.at_rate = cache(self._at_rate)
+        self.curves = cache(self._curves)
+
+    def _of(self, method: str, group: str = ALL) -> pd.DataFrame:
+        of_group = self.of_group(group)
+        return of_group[of_group.method == method]
+
+    def _at_rate(self, method: str, rate: float, group: str = ALL) -> pd.DataFrame:
+        return at_rate(self.of_group(group), method, rate)
+
+    def _curves(self, method: str, rate: float) -> list[LearningCurve]:
+        return learning_curves(self.at_rate(method, rate), self.start)
+
+
 class LearningTest(Strict):
     """Compare how fast two methods learn, in one of two ways.
 
@@ -147,20 +177,19 @@ class LearningTest(Strict):
             raise ValueError("updates of training are a range: name its first and its last update")
         return self
 
-    def values_S(self, runs: pd.DataFrame) -> list[float]:
+    def values_S(self, runs: BenchRuns) -> list[float]:
         """The value of the test for each seed that both methods have, shape (S,); [] without such seeds.
 
-        ``runs``: the runs of one (tier, environment, model), one row each. Both methods are read at the
-        learning rate of RATE_OF (grpo); [] unless the runs of that method share one rate. A seed is left out
-        if a curve lacks a needed update.
+        Both methods are read at the learning rate of RATE_OF (grpo); [] unless the runs of that method share
+        one rate. A seed is left out if a curve lacks a needed update.
         """
-        rate = learning_rate(runs, RATE_OF)
+        rate = runs.rate(RATE_OF)
         if rate is None:
             return []
-        runs = all_tasks(runs)
-        start = base_success(runs)
-        ours, theirs = common_seeds(*(at_rate(runs, name, rate) for name in (self.method, self.against)))
-        pairs = list(zip(learning_curves(ours, start), learning_curves(theirs, start), strict=True))
+        names = (self.method, self.against)
+        ours, theirs = (runs.curves(name, rate) for name in names)
+        common = zip(*common_places(*(runs.at_rate(name, rate) for name in names)), strict=True)
+        pairs = [(ours[k], theirs[twin]) for k, twin in common]
         values = []
         if not self.until:
             for pair in pairs:

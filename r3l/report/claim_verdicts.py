@@ -17,6 +17,7 @@ import pandas as pd
 from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
+from r3l.report.claim_learning import BenchRuns
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
 from r3l.report.frame import BENCH, Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
@@ -27,7 +28,7 @@ from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
-COLUMNS = [*BENCH, "group", "method", "seed", "path", "steps", "manifest", "budget", "tasks", "task_success"]
+COLUMNS = [*BENCH, "group", "method", "seed", "path", "steps", "rate", "budget", "tasks", "task_success"]
 COLUMNS += ["success"]
 # Settings in which probes of one model in one environment can differ; then they are part of its name.
 PROBE_CONDITIONS = (
@@ -200,11 +201,20 @@ def claim_verdicts(
     prefer ``curves`` to ``runs``; claims of the paper take from ``curves`` what ``runs`` lack; exploratory
     claims read only ``runs``. Raises ConfigError for a published row that the tables lack.
     """
-    # Only the columns that tests read: each of hundreds of tests chooses its rows.
+    # Only the columns that tests read: tests choose rows hundreds of times.
     runs = runs[COLUMNS]
-    further = runs.iloc[:0] if curves is None else curves[COLUMNS]
-    registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))
-    exploratory = by_bench(runs)
+
+    def of_benches(rows: pd.DataFrame) -> dict[Bench, BenchRuns]:
+        return {bench: BenchRuns(here) for bench, here in by_bench(rows).items()}
+
+    registered = of_paper = exploratory = of_benches(runs)
+    if curves is not None:
+        further = curves[COLUMNS]
+        registered, of_paper = (
+            of_benches(with_further(further, runs)),
+            of_benches(with_further(runs, further)),
+        )
+    nothing = BenchRuns(runs.iloc[:0])
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
     probed = probes_by_bench(probes, baseline)
@@ -223,7 +233,7 @@ def claim_verdicts(
                 [bench for bench in everywhere if bench in planned or bench[0] != tier],
             )
         for bench in shown:
-            measured = _measured(claim, bench, evidence.get(bench, runs.iloc[:0]), probed.get(bench, {}), of)
+            measured = _measured(claim, bench, evidence.get(bench, nothing), probed.get(bench, {}), of)
             label = bench_label(bench, planned if bench in planned else shown)
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))
@@ -285,7 +295,7 @@ def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dic
 
 
 def _measured(
-    claim: Claim, bench: Bench, runs: pd.DataFrame, probes: Mapping[str, Content], of: Claims
+    claim: Claim, bench: Bench, runs: BenchRuns, probes: Mapping[str, Content], of: Claims
 ) -> list[ClaimVerdict]:
     """The rows of a claim before they are judged, from the runs and probes of one bench."""
     row = ClaimVerdict(claim, bench, "")

@@ -13,17 +13,16 @@ from enum import StrEnum
 from itertools import product
 from typing import Any, Literal
 
-import pandas as pd
 from pydantic import Field, model_validator
 
 from r3l.config import Strict, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.report.claim_learning import LearningTest
+from r3l.report.claim_learning import BenchRuns, LearningTest
 from r3l.report.frame import ALL, common_seeds, scores_S_T
 from r3l.report.labels import method_label
 from r3l.report.probes import Content
-from r3l.report.updates import at_rate, learning_rate, updates
+from r3l.report.updates import updates
 from r3l.runs.metrics import rates, summed
 from r3l.stats.comparison import Effect
 
@@ -48,15 +47,15 @@ class ScoreTest(Strict):
     unsolved_by: str | None = None
     beyond: ScoreTest | None = None
 
-    def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
+    def learning_rates(self, runs: BenchRuns) -> tuple[float, float] | None:
         """Learning rates of the runs of ``method`` and of ``against``.
 
         None if the runs of one method have several rates, or none because the method trains nothing.
         """
-        ours, theirs = (learning_rate(runs, name) for name in (self.method, self.against))
+        ours, theirs = (runs.rate(name) for name in (self.method, self.against))
         return None if ours is None or theirs is None else (ours, theirs)
 
-    def at_equal_rates(self, runs: pd.DataFrame) -> list[float] | None:
+    def at_equal_rates(self, runs: BenchRuns) -> list[float] | None:
         """Values with both methods at the learning rate of ``against``, as :meth:`values_S` gives them.
 
         None if their rates are equal, or if either has no single rate; [] if none ran at that rate.
@@ -66,13 +65,13 @@ class ScoreTest(Strict):
             return None
         return self.values_S(runs, rates[1])
 
-    def values_S(self, runs: pd.DataFrame, rate: float | None = None) -> list[float]:
+    def values_S(self, runs: BenchRuns, rate: float | None = None) -> list[float]:
         """The difference of test success, mean over tasks, of each seed that both methods have: shape (S,).
 
-        ``runs``: the runs of one (tier, environment, model). ``rate``: compare the runs at this learning rate
-        (None: the runs under the methods' own names). With ``beyond``, that difference at the same seed is
-        subtracted; seeds without one are left out. Returns [] without common seeds or without tasks of the
-        group. With ``unsolved_by`` also if no task is unsolved or if seeds played different tasks.
+        ``rate``: compare the runs at this learning rate (None: the runs under the methods' own names). With
+        ``beyond``, that difference at the same seed is subtracted; seeds without one are left out. Returns []
+        without common seeds or without tasks of the group. With ``unsolved_by`` also if no task is unsolved
+        or if seeds played different tasks.
         """
         by_seed = self._by_seed(runs, rate)
         if self.beyond is None:
@@ -80,11 +79,10 @@ class ScoreTest(Strict):
         beyond = self.beyond._by_seed(runs, rate)
         return [value - beyond[seed] for seed, value in by_seed.items() if seed in beyond]
 
-    def _by_seed(self, runs: pd.DataFrame, rate: float | None) -> dict[int, float]:
+    def _by_seed(self, runs: BenchRuns, rate: float | None) -> dict[int, float]:
         """The mean difference over tasks by common seed, without ``beyond``; {} as for :meth:`values_S`."""
-        of_group = runs[runs.group == self.group]
         ours, theirs = (
-            of_group[of_group.method == name] if rate is None else at_rate(of_group, name, rate)
+            runs.of(name, self.group) if rate is None else runs.at_rate(name, rate, self.group)
             for name in (self.method, self.against)
         )
         ours, theirs = common_seeds(ours, theirs)
@@ -94,7 +92,7 @@ class ScoreTest(Strict):
         if self.unsolved_by:
             # All runs must have played the same tasks, which -n may draw by the seed.
             played = ours.tasks.iloc[0]
-            before = of_group[of_group.method == self.unsolved_by]
+            before = runs.of(self.unsolved_by, self.group)
             before = before[before.tasks.map(lambda tasks: tasks == played)]
             if len({*ours.tasks}) > 1 or not len(before):
                 return {}
@@ -126,12 +124,11 @@ class TrainingTest(Strict):
                 raise ValueError(f"rate {name!r} is unknown; choose one of {', '.join(sorted(RATE_NAMES))}")
         return self
 
-    def values_S(self, runs: pd.DataFrame) -> list[float]:
+    def values_S(self, runs: BenchRuns) -> list[float]:
         """``rate`` - ``minus`` of each seed's training (``change``: last minus first updates), shape (S,).
 
         With ``against``, that method's value at the same seed is subtracted; seeds without one are left out.
-        So are seeds whose training did not record a count. ``runs``: the runs of one (tier, environment,
-        model).
+        So are seeds whose training did not record a count.
         """
         ours = self._by_seed(runs, self.method)
         if self.against is None:
@@ -139,7 +136,7 @@ class TrainingTest(Strict):
         theirs = self._by_seed(runs, self.against)
         return [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
 
-    def _by_seed(self, runs: pd.DataFrame, method: str) -> dict[int, float]:
+    def _by_seed(self, runs: BenchRuns, method: str) -> dict[int, float]:
         """``rate`` - ``minus`` of each training of ``method`` by seed, if it recorded all needed counts."""
 
         def effect(counts: Mapping[str, Any]) -> float | None:
@@ -148,7 +145,7 @@ class TrainingTest(Strict):
             return None if rate is None or minus is None else rate - minus
 
         values = {}
-        of_method = runs[(runs.method == method) & (runs.group == ALL)]
+        of_method = runs.of(method)
         for seed, path, budget in zip(of_method.seed, of_method.path, of_method.budget, strict=True):
             if self.change:
                 metrics = updates(path)

@@ -20,7 +20,8 @@ The columns of a row:
 - ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each
   task's mean over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals,
   as in rliable.
-- ``steps``: updates; 0 for a base checkpoint. ``generated_tokens``, ``scored_tokens``, ``trained_tokens``:
+- ``steps``: updates; 0 for a base checkpoint. ``rate``: the learning rate; NaN if the manifest is older than
+  it. ``generated_tokens``, ``scored_tokens``, ``trained_tokens``:
   token counts of training (:func:`token_counts`); NaN: not recorded.
 - ``budget``: every counter of r3l.runs.metrics that training counted (``rollouts``, ``tokens/generated``
   ...), its sum by its name. Metrics of single updates: r3l.report.updates.
@@ -37,6 +38,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,7 @@ COLUMNS = (
     *(*BENCH, "method", "seed", "tier_label", "label", "feedback"),
     *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
     *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations"),
-    *("tasks", "task_success", "task_reward", "steps", *TOKENS, "preregistration"),
+    *("tasks", "task_success", "task_reward", "steps", "rate", *TOKENS, "preregistration"),
     *("path", "run_dir", "metrics_sha256", "cell", "fingerprint", "agent", "manifest", "budget"),
 )
 Row = dict[str, Any]
@@ -108,7 +110,7 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     rows = [row for run in _distinct(runs) for row in run]
     kinds: dict[str, type] = dict.fromkeys(COLUMNS, object)
     kinds |= dict.fromkeys(("seed", "episodes", "steps"), int)
-    kinds |= dict.fromkeys(("success", "reward", *TOKENS), float)
+    kinds |= dict.fromkeys(("success", "reward", "rate", *TOKENS), float)
     # A column at a time: pandas takes seconds for thousands of dicts.
     columns = {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()}
     return pd.DataFrame(columns).sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
@@ -129,12 +131,16 @@ def _read_run(path: Path) -> list[Row]:
     name = next((name for name in EPISODES_FILES if name in contents), EPISODES)
     episodes = read_jsonl_columns(folder / name, EpisodeRow, EPISODE_COLUMNS, contents.get(name))
 
-    # The recorded scores must be the scores of the recorded episodes.
-    endings = Counter(zip(episodes["group"], episodes["stop_reason"], strict=True))
-    counted = Counter(filter(None, episodes["group"]))  # "": in no group
-    if {**counted, ALL: len(episodes["group"])} != {
-        group: scores["episodes"] for group, scores in evaluation["groups"].items()
-    }:
+    # Of each group, and of all tasks, how many episodes ended for each reason; "": in no group. The recorded
+    # scores must be the scores of the recorded episodes.
+    stops: dict[str, Counter[str]] = {ALL: Counter()}
+    for (part, reason), count in Counter(
+        zip(episodes["group"], episodes["stop_reason"], strict=True)
+    ).items():
+        for group in {part, ALL} - {""}:
+            stops.setdefault(group, Counter())[reason] += count
+    recorded = {group: scores["episodes"] for group, scores in evaluation["groups"].items()}
+    if {group: of_group.total() for group, of_group in stops.items()} != recorded:
         raise DataError(
             f"{path} does not belong to {name} next to it: evaluate the run again, r3l evaluate {run_dir}"
         )
@@ -145,32 +151,26 @@ def _read_run(path: Path) -> list[Row]:
     metrics = next((of_run[name] for name in METRICS_FILES if name in of_run), None)
     run["metrics_sha256"] = metrics and hashlib.sha256(metrics).hexdigest()
 
-    # A task's score is its mean over its episodes; a task is in the group of its first episode.
-    tasks_T, first_T, task_E = np.unique(episodes["task"], return_index=True, return_inverse=True)
-    group_T = np.array(episodes["group"], dtype=object)[first_T]
+    # A task's score is its mean over its episodes.
+    task_E, played_T, of_groups = _tasks_of(tuple(episodes["task"]), tuple(episodes["group"]))
     success_T, reward_T = (
-        np.bincount(task_E, np.array(episodes[key], dtype=float)) / np.bincount(task_E)
-        for key in ("success", "reward")
+        np.bincount(task_E, np.array(episodes[key], dtype=float)) / played_T for key in ("success", "reward")
     )
 
     # A row for each group of tasks.
     constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
     rows = []
     for group, scores in evaluation["groups"].items():
-        in_group_T = (group_T == group) | (group == ALL)
-        stops: Counter[str] = Counter()
-        for (part, reason), count in endings.items():
-            if group in (part, ALL):
-                stops[reason] += count
+        tasks, in_group_T = of_groups[group]
         columns = {
             "group": group,
             "episodes": scores["episodes"],
             "success": scores["success"],
             "reward": scores["reward"],
-            "stops": stops,
-            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
-            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(tasks_T[in_group_T].tolist()),
+            "stops": stops[group],
+            "parse_failures": sum(stops[group][reason] for reason in PARSE_FAILURES),
+            "truncations": sum(stops[group][reason] for reason in TRUNCATIONS),
+            "tasks": tasks,
             "task_success": success_T[in_group_T],
             "task_reward": reward_T[in_group_T],
             "constant_answer": constant and constant["answer"],
@@ -178,6 +178,22 @@ def _read_run(path: Path) -> list[Row]:
         }
         rows.append(run | columns)
     return rows
+
+
+@lru_cache(maxsize=256)  # most runs play the same tasks
+def _tasks_of(
+    task_E: tuple[str, ...], group_E: tuple[str, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, tuple[tuple[str, ...], NDArray[np.bool_]]]]:
+    """The test tasks of a run, in order of their ids, from the task and the group of each episode.
+
+    Returns the place of each episode's task, the number of episodes of each task, and by group its tasks with
+    their mask ``_T``. A task is in the group of its first episode.
+    """
+    tasks_T, first_T, place_E = np.unique(task_E, return_index=True, return_inverse=True)
+    group_T = np.array(group_E, dtype=object)[first_T]
+    in_groups = {group: (group_T == group) | (group == ALL) for group in {*group_E, ALL}}
+    of_groups = {group: (tuple(tasks_T[in_T].tolist()), in_T) for group, in_T in in_groups.items()}
+    return place_E, np.bincount(place_E), of_groups
 
 
 def _run_columns(
@@ -228,6 +244,7 @@ def _run_columns(
         "task_set_tasks": task_set["tasks"],
         "warning": "; ".join(remark for remark in remarks if remark),
         "steps": result["steps"],
+        "rate": manifest["run"].get("train", {}).get("lr"),
         **(
             token_counts(result["budget"], manifest["run"]) if result["steps"] else dict.fromkeys(TOKENS, 0.0)
         ),
@@ -363,8 +380,9 @@ def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.D
     Methods are in the order of ``methods``; by default the base checkpoint first, then by name. A method
     without runs gets an empty frame.
     """
-    wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
-    return {method: runs[runs.method == method] for method in wanted}
+    of_methods = dict(iter(runs.groupby("method", sort=False)))
+    wanted = methods or sorted(of_methods, key=lambda method: (method != "zero_shot", method))
+    return {method: of_methods.get(method, runs.iloc[:0]) for method in wanted}
 
 
 def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -372,9 +390,15 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
     Runs of one seed that played different tasks are left out, with a warning.
     """
+    places, twins = common_places(ours, theirs)
+    return ours.iloc[places], theirs.iloc[twins]
+
+
+def common_places(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[list[int], list[int]]:
+    """The places of the rows of :func:`common_seeds` in both frames."""
     twins = {seed: k for k, seed in enumerate(theirs.seed)}
     paths, tasks = list(theirs.path), list(theirs.tasks)
-    pairs: list[tuple[int, int]] = []  # places of rows
+    pairs: list[tuple[int, int]] = []
     for k, (seed, path, played) in enumerate(zip(ours.seed, ours.path, ours.tasks, strict=True)):
         twin = twins.get(seed)
         if twin is None:
@@ -385,7 +409,7 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
             log.warning(
                 "%s and %s are not compared: they played other tasks (-n)", path.parent, paths[twin].parent
             )
-    return ours.iloc[[k for k, _ in pairs]], theirs.iloc[[twin for _, twin in pairs]]
+    return [k for k, _ in pairs], [twin for _, twin in pairs]
 
 
 def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:

@@ -173,8 +173,8 @@ def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFra
     """The runs of GRPO and R3L, with and without reflection, in ``places`` (tier, environment): one row a
     run.
 
-    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught``
-    (feedback and its corruption). A run that two folders hold counts once, the first.
+    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL) and ``taught`` (feedback
+    and its corruption). A run that two folders hold counts once, the first.
     """
     first: dict[tuple[str, ...], Path] = {}
     for path in (path for folder in parts for path in find_runs(folder, may_be_none=True)):
@@ -197,7 +197,6 @@ def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFra
             f"{model}-{stage}" if stage else model for model, stage in zip(runs.model, stages, strict=True)
         ],
         method_name=[variant(name).method for name in runs.method],
-        rate=[run.get("train", {}).get("lr") for run in settings],
         taught=[[m.get("feedback", "self"), float(m.get("feedback_corruption", 0))] for m in methods],
     )
 

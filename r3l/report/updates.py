@@ -19,7 +19,6 @@ from r3l.evaluation.curve import CurvePoint
 from r3l.files.json_files import read_jsonl, variants
 from r3l.report.frame import ALL
 from r3l.runs import metrics
-from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
@@ -75,7 +74,7 @@ def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
     Cached until the file of metrics changes. Raises DataError if it is damaged.
     """
     run_dir = run_dir_of(evaluation)
-    return _updates(run_dir, _version(run_dir / METRICS))
+    return _updates(run_dir, _version(run_dir, METRICS))
 
 
 def training_of(evaluation: Path) -> TrainingRecord:
@@ -84,21 +83,21 @@ def training_of(evaluation: Path) -> TrainingRecord:
     Raises DataError if that is damaged. Arrays are empty (or begin with 0 alone) if nothing was trained.
     """
     run_dir = run_dir_of(evaluation)
-    return _training(run_dir, _version(run_dir / METRICS))
+    return _training(run_dir, _version(run_dir, METRICS))
 
 
-def _version(path: Path) -> Version:
-    for name in _variants(path):  # the first one that exists is read
+def _version(run_dir: Path, name: str) -> Version:
+    for variant_path in _variants(run_dir, name):  # the first one that exists is read
         try:
-            return name, os.stat(name).st_mtime_ns
+            return variant_path, os.stat(variant_path).st_mtime_ns
         except OSError:
             continue
     return None
 
 
-@cache  # a claim asks for the version of every run that it is about
-def _variants(path: Path) -> tuple[str, ...]:
-    return tuple(map(str, variants(path)))
+@cache  # claims and figures ask for the version of every run several times
+def _variants(run_dir: Path, name: str) -> tuple[str, ...]:
+    return tuple(map(str, variants(run_dir / name)))
 
 
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
@@ -129,13 +128,13 @@ def held_out(evaluation: Path) -> dict[int, float]:
     ``evaluation``: the run's evaluation.json. It reads the curve.jsonl next to it; {} without that file, as
     in runs that name no updates. Raises DataError if it is damaged.
     """
-    path = run_dir_of(evaluation) / CURVE
-    return _held_out(path, _version(path))
+    run_dir = run_dir_of(evaluation)
+    return _held_out(run_dir, _version(run_dir, CURVE))
 
 
 @cache  # a few numbers a run, which every claim about it needs
-def _held_out(path: Path, version: Version) -> dict[int, float]:
-    points = read_jsonl(path, CurvePoint) if version else []
+def _held_out(run_dir: Path, version: Version) -> dict[int, float]:
+    points = read_jsonl(run_dir / CURVE, CurvePoint) if version else []
     return {point["step"]: point["groups"][ALL]["success"] for point in points}
 
 
@@ -155,8 +154,7 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 
     None without such runs, or if they differ in it. Runs whose manifest does not say it are left out.
     """
-    trained = runs.manifest[(runs.method == method) & (runs.steps > 0)]
-    rates = {*map(_rate, trained)} - {None}
+    rates = {*runs.rate[(runs.method == method) & (runs.steps > 0)].dropna()}
     return rates.pop() if len(rates) == 1 else None
 
 
@@ -166,13 +164,4 @@ def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     They have the method's own name, or the name of its variant that changes only this rate.
     """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
-    with_rate = [
-        name in (method, named) and _rate(manifest) == rate
-        for name, manifest in zip(runs.method, runs.manifest, strict=True)
-    ]
-    return runs[np.array(with_rate, dtype=bool)]
-
-
-def _rate(manifest: Manifest) -> float | None:
-    """The learning rate of a run; None if its manifest is older than the key."""
-    return manifest["run"].get("train", {}).get("lr")
+    return runs[runs.method.isin([method, named]) & (runs.rate == rate)]

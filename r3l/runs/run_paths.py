@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
     return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
 
 
+@cache  # a report asks for that of every run several times
 def run_dir_of(evaluation: Path) -> Path:
     """The run directory to which an evaluation.json belongs, on the test task set or a further one."""
     if FURTHER not in evaluation.parts:

@@ -8,7 +8,7 @@ from report.runs import write_run
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
 from r3l.files.json_files import append_jsonl
-from r3l.report.claim_learning import LearningTest
+from r3l.report.claim_learning import BenchRuns, LearningTest
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
 from r3l.report.figures import held_out
@@ -52,7 +52,7 @@ def runs(tmp_path):
 def test_differences_on_the_way_are_those_at_grpos_rate(runs):
     def values(success="held_out", **keys):
         test = LearningTest.model_validate(R3L_AGAINST_GRPO | {"success": success} | keys)
-        return test.values_S(runs)
+        return test.values_S(BenchRuns(runs))
 
     assert values(after=[2]) == [0.5] * 3 and values(after=[4]) == [-0.25] * 3
     assert values(after=[2, 4]) == [0.125] * 3  # (0.5 - 0.25) / 2
@@ -69,16 +69,16 @@ def test_equal_tokens_read_the_costlier_method_between_its_updates(runs):
     200: GRPO's second update."""
     test = {"success": "held_out", "equal": "tokens"}
     at = {
-        k: LearningTest.model_validate(R3L_AGAINST_GRPO | test | {"after": [k]}).values_S(runs)
+        k: LearningTest.model_validate(R3L_AGAINST_GRPO | test | {"after": [k]}).values_S(BenchRuns(runs))
         for k in (2, 4)
     }
     assert at == {2: [0.5] * 3, 4: [0.5] * 3}
     trained = {"success": "training", "equal": "tokens", "after": [1, 4]}
-    found = LearningTest.model_validate(R3L_AGAINST_GRPO | trained).values_S(runs)
+    found = LearningTest.model_validate(R3L_AGAINST_GRPO | trained).values_S(BenchRuns(runs))
     assert found == pytest.approx([11 / 16 - 1 / 4, 12 / 16 - 1 / 4, 11 / 16 - 1 / 4])
     without_base = runs[runs.method != "zero_shot"]  # GRPO is not known before its second update
     early = LearningTest.model_validate(R3L_AGAINST_GRPO | test | {"after": [2]})
-    assert early.values_S(without_base) == []
+    assert early.values_S(BenchRuns(without_base)) == []
 
 
 def test_what_is_saved_until_a_level(runs):
@@ -87,7 +87,7 @@ def test_what_is_saved_until_a_level(runs):
 
     def saved(until, saves):
         keys = {"success": "held_out", "until": until, "saves": saves}
-        return LearningTest.model_validate(R3L_AGAINST_GRPO | keys).values_S(runs)
+        return LearningTest.model_validate(R3L_AGAINST_GRPO | keys).values_S(BenchRuns(runs))
 
     assert saved(0.5, "updates") == pytest.approx([5 / 3] * 3)
     assert saved(0.5, "tokens") == pytest.approx([(800 / 3 - 50) / 1000] * 3)
@@ -100,10 +100,10 @@ def test_a_run_that_was_scored_at_the_end_alone_counts_there_alone(tmp_path):
         write_curve(tmp_path, "r3l", seed, {2: 0.75, 4: 0.75}, [2, 3, 3, 3], 50)
     runs = read_runs(find_runs(tmp_path))
     ends = LearningTest.model_validate(R3L_AGAINST_GRPO | {"success": "held_out", "after": [4]})
-    assert ends.values_S(runs) == [-0.25] * 3
+    assert ends.values_S(BenchRuns(runs)) == [-0.25] * 3
     for keys in ({"after": [2]}, {"after": [4], "equal": "tokens"}, {"until": 0.5}):
         test = LearningTest.model_validate(R3L_AGAINST_GRPO | {"success": "held_out"} | keys)
-        assert test.values_S(runs) == [], keys
+        assert test.values_S(BenchRuns(runs)) == [], keys
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from report.runs import write_run
 
 from r3l.files.paths import STORED
 from r3l.report import probes
+from r3l.report.claim_learning import BenchRuns
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
@@ -138,9 +139,12 @@ def test_a_control_is_subtracted_by_seed(tmp_path):
         write_run(tmp_path, "zero_shot", seed, [1, 1 - seed], [0, 0])
     runs = read_runs(find_runs(tmp_path))
     pivots = TrainingTest(method="r3l", rate="pivot_oracle_near", against="r3l_random_pivot")
-    assert pivots.values_S(runs) == [0.5, 0.25]
-    assert ScoreTest(method="r3l", against="grpo", unsolved_by="zero_shot").values_S(runs) == [0.5, 0.5]
-    assert ScoreTest(method="r3l", against="grpo", unsolved_by="raft").values_S(runs) == []
+    assert pivots.values_S(BenchRuns(runs)) == [0.5, 0.25]
+    assert ScoreTest(method="r3l", against="grpo", unsolved_by="zero_shot").values_S(BenchRuns(runs)) == [
+        0.5,
+        0.5,
+    ]
+    assert ScoreTest(method="r3l", against="grpo", unsolved_by="raft").values_S(BenchRuns(runs)) == []
 
 
 def test_every_claim_names_a_command_that_exists():
