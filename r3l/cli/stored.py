@@ -48,6 +48,8 @@ def verify(
     checked: list[Path] = []
     probes: list[Path] = []
     for place in runs or [stored or stored_runs.stored_runs()]:
+        if not place.exists():
+            raise DataError(f"{place} does not exist; name the folder of a run, or one that holds runs")
         if place.is_file() and place.suffix == ".json" and "measures" in read_json(place, dict):
             probes.append(place)
         elif place.is_file():

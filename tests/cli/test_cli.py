@@ -33,7 +33,7 @@ from r3l import cli, config
         (["table", "claims", "--claim", "GRPO", "--claim", "nosuch"], "no claim has 'nosuch'"),
         (["table", "table1", "--results", "/nonexistent"], "make runs (`r3l run`"),
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
-        (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
+        (["verify", "no/such/run"], "no/such/run does not exist"),
         (["run", "table1", "--profile", "slrm"], "did you mean 'slurm'?"),
         (["train", "--method", "R3L"], "did you mean 'r3l'?"),
         (["train", "--env", "ALFWorld"], "did you mean 'alfworld'?"),
