@@ -93,6 +93,18 @@ def test_the_names_of_discrete_actions_begin_at_its_start(write, begin):
     assert [engine.step(action).text for action in ("left", "stay", "right")] == ["-1", "0", "1"]
 
 
+def test_a_game_that_cannot_be_closed_is_warned_of_and_played(write):
+    """It is made and closed once to read its actions, before anything is played."""
+    make = {"id": "games:Unclosable-v0", "space": ["MultiBinary", {"n": 2}]}
+    package = environment_of(write("dial", "gymnasium", make=make))
+    words = r"environment 'dial': close\(\) raised in 1 of 1 engines \(RuntimeError: the window is gone\)"
+    with pytest.warns(UserWarning, match=words):
+        assert package.numbers()
+    engine = package.create({})
+    engine.reset(package.tasks("train")[0])
+    assert engine.step("1 0").text == "[1 0]"
+
+
 @pytest.mark.parametrize(
     ("space", "good", "shown", "bad", "needs"),
     [

@@ -70,7 +70,13 @@ class Echo(gymnasium.Env):
         return str(action), 0.0, False, False, {}
 
 
+class Unclosable(Echo):
+    def close(self):
+        raise RuntimeError("the window is gone")
+
+
 gymnasium.register("Echo-v0", entry_point=Echo, disable_env_checker=True)
+gymnasium.register("Unclosable-v0", entry_point=Unclosable, disable_env_checker=True)
 
 
 class Grid:
