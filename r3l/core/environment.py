@@ -117,7 +117,7 @@ class Environment(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the engine's resources."""
+        """Release the engine's resources. Called when a command ends; an error in it is only a warning."""
         ...
 
 
