@@ -226,7 +226,13 @@ class WorkerProcess:
         self.process.join(timeout=5)
         if self.process.is_alive():
             _kill(self.process)
-        return self._ended.result()
+            return []
+        # The process has ended after the pipe was closed, so the thread is about to return; calls that still
+        # wait in it, after an error, are not waited for.
+        try:
+            return self._ended.result(timeout=1)
+        except TimeoutError:
+            return []
 
 
 def _digest(content: list[Any]) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import time
 
 import pytest
 
@@ -123,6 +124,24 @@ class Unclosable(Game):
 class UnclosableGames(Games):
     def create(self, options):
         return Unclosable()
+
+
+class Hanging(Game):
+    def close(self):
+        time.sleep(600)
+
+
+class HangingGames(Games):
+    def create(self, options):
+        return Hanging()
+
+
+def test_an_engine_that_hangs_while_it_is_closed_does_not_hold_the_command():
+    pool = EnvironmentPool(HangingGames(), 1)
+    asyncio.run(begun(pool, [Task("odd", "games", "test", payload={"begins": "steady"})]))
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 60  # 5 s, on a busy machine more
 
 
 @pytest.mark.parametrize("workers", [0, 2])
