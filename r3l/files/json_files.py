@@ -25,8 +25,8 @@ from types import FunctionType
 from typing import Annotated, Any, NotRequired, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
-from typing_extensions import TypedDict, is_typeddict
+from pydantic_core import from_json, to_json
+from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.core.text import shown
@@ -120,8 +120,8 @@ def read_jsonl_columns(
 
     A value is None where a line lacks the key; if no file exists, each list is empty. It reads the first of
     the :func:`variants` of ``path`` that exists; if ``content`` is given, it is the bytes of ``path`` itself.
-    ``model``: type of a line. On the first read all lines are checked against it, with DataError, as in
-    :func:`read_jsonl`.
+    ``model``: type of a line, a TypedDict with these keys. On the first read all lines are checked against
+    it, with DataError, as in :func:`read_jsonl`.
 
     Columns are kept in the cache folder, since unpacking and checking the lines again takes ten times as
     long. Their key is the sha256 of the file's bytes and of what ``model`` checks, so a changed file or
@@ -145,8 +145,6 @@ def read_jsonl_columns(
     if path.name.endswith(SUFFIX):
         columns = _unpacked_columns(path, content)
         try:
-            if not is_typeddict(model):
-                raise ValueError("only rows can be checked")
             _columns_adapter(model).validate_python(columns, strict=True)
         except ValueError:  # the check of single lines says which one is wrong
             _checked_rows(_rows(columns), model, path)
@@ -155,8 +153,9 @@ def read_jsonl_columns(
     else:
         rows = _checked_rows(_parsed_lines(path, content), model, path)
         columns = {name: [row.get(name) for row in rows] for name in names}
-    with suppress(OSError):  # without a cache it only takes longer
-        write_atomic(cached, json.dumps(columns, separators=(",", ":")).encode())
+    # Without a cache it only takes longer. ValueError: text that is not Unicode.
+    with suppress(OSError, ValueError):
+        write_atomic(cached, to_json(columns))
         remove_unused(cache_folder("columns"), UNUSED)
     return columns
 
@@ -186,13 +185,12 @@ def _digest_of_model(model: Any) -> str:
 def _columns_adapter(model: Any, names: tuple[str, ...] | None = None) -> TypeAdapter[Any]:
     """Pydantic adapter of the columns ``names`` (None: all): by key, a list with the value of each line.
 
-    A key that a line may lack has None in the list, or no list at all. If ``model`` is not a TypedDict, all
-    values are numbers.
+    A key that a line may lack has None in the list, or no list at all.
     """
-    hints = get_type_hints(model, include_extras=True) if is_typeddict(model) else {}
+    hints = get_type_hints(model, include_extras=True)
     fields: dict[str, Any] = {}
     for name in hints if names is None else names:
-        kind: Any = hints.get(name, NotRequired[Number])
+        kind: Any = hints[name]
         if get_origin(kind) is NotRequired:
             fields[name] = NotRequired[list[get_args(kind)[0] | None]]  # type: ignore[misc]
         else:

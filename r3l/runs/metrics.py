@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import BeforeValidator
+from typing_extensions import TypedDict
 
 from r3l.files.json_files import Number, read_jsonl, read_jsonl_columns
 from r3l.runs.run_dir import METRICS as FILE
@@ -324,15 +325,18 @@ KEPT = (
     *("rollouts", "retry/count", "stop/success", "retry/success"),
     *(GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED),
 )
+# Type of a line as far as these go: a TypedDict, since its columns can be checked without making rows of them.
+_kept: dict[str, Any] = {"step": int, **dict.fromkeys(KEPT, NotRequired[Number])}
+_KeptMetrics = TypedDict("_KeptMetrics", _kept)  # type: ignore[misc]
 
 
 def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
     """The metrics in KEPT of a finished run: by name, the value of each step, None where it is missing.
 
     After the first call they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
-    damaged line.
+    line that is damaged, lacks its step, or has a text for one of these metrics.
     """
-    return read_jsonl_columns(run_dir / FILE, StepMetrics, KEPT)
+    return read_jsonl_columns(run_dir / FILE, _KeptMetrics, KEPT)
 
 
 @lru_cache(maxsize=4096)
