@@ -6,6 +6,7 @@
 # make setup    only the install        make clean   what the tools left (never results/)
 # make lock     requirements.lock again  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, separate from .venv (docs/tiers.md)
+# make verl     the same, and two steps of R3L on real Ray, Trinity and verl, compared with the local engine's
 # make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/architecture.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
@@ -49,7 +50,7 @@ moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF ' '$(HERE)/$(1) $(1)/p
 drop_moved = @$(if $(call moved,$(1)),echo "$(1) belongs to another folder; it is made again" && rm -rf $(1),:)
 FORCE:
 
-.PHONY: FORCE setup lock dist trinity flash vllm verifiers openenv table1 test slow lint docs stored clean
+.PHONY: FORCE setup lock dist trinity verl flash vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 	@$(if $(filter setup,$(MAKECMDGOALS)),printf '\nNext:\n    source $(VENV)/bin/activate\n    r3l demo\n',:)
@@ -107,6 +108,10 @@ $(TRINITY_STAMP): configs/trinity/$(TRINITY_KIND).txt $(call moved,$(TRINITY)) |
 	$(BIN)/uv pip sync --compile-bytecode --python $(TRINITY)/bin/python $(UV_ARGS) configs/trinity/$(TRINITY_KIND).txt
 	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) --no-deps -e .
 	@touch $@
+
+# The smallest run on verl; `pytest -m slow tests/trinity` has the others.
+verl: trinity
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 0 'tests/trinity/test_verl_on_cpus.py::test_two_steps_equal_the_local_ones[r3l]'
 
 # Compiled for this machine's CUDA, which takes long; verl trains without it, but not with sequence_parallel > 1.
 flash: trinity
