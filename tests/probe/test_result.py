@@ -158,7 +158,7 @@ def test_verify_says_what_it_takes(out, tmp_path, monkeypatch, capsys):
         "empty": "no evaluation.json under empty",
         "empty/probe": "no evaluation.json under empty/probe",
         str(attempts_file(out)): "is neither a run directory nor the result of a probe",
-        "notes.txt/seed0": "notes.txt/seed0/manifest.json is missing",
+        "notes.txt/seed0": "notes.txt/seed0 does not exist",
     }
     for named, wanted in words.items():
         code, _, err = run(monkeypatch, capsys, "verify", named)
