@@ -7,10 +7,11 @@ them, they are never evaluated, and an answer that cannot be parsed is wrong.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -195,9 +196,16 @@ def item(generator: str, seed: int, index: int, **parameters: Any) -> dict[str, 
 
 @lru_cache(maxsize=64)
 def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...]) -> Any:
-    import reasoning_gym  # its hundred generators take a second and a half to import
+    return reasoning_gym().create_dataset(generator, seed=seed, **dict(parameters))
 
-    return reasoning_gym.create_dataset(generator, seed=seed, **dict(parameters))
+
+@cache
+def reasoning_gym() -> Any:
+    """The package of the generators, imported at the first call, which takes a second and a half."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # cellpylib's, whenever Python compiles it
+        import reasoning_gym
+    return reasoning_gym
 
 
 def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:

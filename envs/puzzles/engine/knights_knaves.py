@@ -27,6 +27,7 @@ from r3l.envs.puzzles.engine.base import (
     PuzzleProblem,
     WorkedSolution,
     item,
+    reasoning_gym,
     shuffled,
 )
 
@@ -108,9 +109,7 @@ class KnightsKnaves(Puzzle):
 
         The parser skips all other words, so "not a knight" counts as "knight".
         """
-        from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
-
-        read_pairs = KnightsKnavesDataset._normalize_answer
+        read_pairs = reasoning_gym().logic.knights_knaves.KnightsKnavesDataset._normalize_answer
         return bool(read_pairs(answer) == read_pairs(render(data, solve(data))))
 
     def critique(self, data: Data, answer: str) -> str:

@@ -1,6 +1,9 @@
 """What every puzzle promises: made by address, graded without harm, criticised without telling, solved with
 errors."""
 
+import subprocess
+import sys
+
 import pytest
 from puzzle_problems import SIZES, generated
 from r3l.envs.puzzles.engine.answer_engine import PUZZLES
@@ -63,6 +66,19 @@ def test_released_texts_are_reasoning_gyms(kind):
         problem, item = generated(kind.name, "rltf", index), items[index]
         assert (problem.text, problem.answer) == (item["question"], item["answer"])
         assert items.score_answer(problem.answer, item) == 1.0
+
+
+def test_the_first_import_of_the_generators_prints_no_warning(tmp_path):
+    """Without bytecode, as `make setup` leaves packages, Python warns of cellpylib's comparisons."""
+    code = (
+        "import sys, numpy, scipy.stats, sympy\n"  # with their bytecode: only the rest is compiled
+        "from r3l.envs.puzzles.engine.base import item\n"
+        f"sys.pycache_prefix = {str(tmp_path)!r}\n"
+        "print(item('countdown', 0, 0)['question'])"
+    )
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout
+    assert done.stderr == ""
 
 
 def test_critiques_never_state_the_gold_answer(kind):
