@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 LINES = 10  # plain lines printed when stderr is not a terminal
+BESIDE = 45  # characters of a line of a terminal for what is beside the label; our choice
 T = TypeVar("T")
 
 
@@ -85,7 +86,10 @@ def _bar(label: str, total: int, done: int, lines: int) -> Iterator[tuple[Advanc
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=total, completed=done, note="")
+        # A long name of a run leaves room for the counts, the note and the time.
+        widest = max(20, console.width - BESIDE)
+        shown = label if len(label) <= widest else f"{label[: widest - 4]} ..."
+        task = bar.add_task(shown, total=total, completed=done, note="")
 
         # Parts that were finished before say nothing of the speed: the time left is of the others.
         def skip(count: int) -> None:

@@ -1,5 +1,7 @@
 """Long work shows how far it is: plain lines where stderr is no terminal, a bar where it is one."""
 
+import re
+
 import pytest
 
 from r3l.processes.progress import clock, one_progress, progress, tracked
@@ -42,6 +44,16 @@ def test_several_parts_move_one_progress(capsys, monkeypatch):
         "2 evaluations: 20/20  math",
         "alone: 1/1",
     ]
+
+
+def test_a_long_name_leaves_room_for_the_counts_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "gsm8k zero_shot@protocol=r3l,evaluation.tasks=4,sampling.max_tokens=64 seed 0, test episodes"
+    with progress(name, 200) as advance:
+        advance("44 solved", count=49)
+    (last,) = re.findall(r"gsm8k[^\r\n]*49/200[^\r\n]*", capsys.readouterr().err)[-1:]
+    assert "zero_shot@protocol" in last and "44 solved" in last and "seed 0" not in last
 
 
 def test_an_iterable_is_followed_and_may_have_no_length(capsys):
