@@ -179,19 +179,24 @@ def check_cache() -> None:
 
 
 def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:
-    """Raise ConfigError if an environment's packages are missing and one of its ``runs`` is not finished.
+    """Raise an R3LError if packages or the base checkpoint of one of the unfinished ``runs`` are missing.
 
     ``runs``: by directory under ``results``. ``split``: the task set, test or validation, whose evaluation
-    finishes a run. This is checked now, not in a job that starts after others have trained for an hour.
+    finishes a run. This is checked now, not in a job that starts after others have trained for an hour. Of
+    base checkpoints only names are checked: folders and hub models may exist on the machine of the job alone.
     """
-    from r3l.config import environment_of
+    from r3l.config import environment_of, locate
+    from r3l.local.checkpoint import find
     from r3l.workflow.status import evaluation_of
 
-    waiting = {
-        run.env for path, run in runs.items() if not evaluation_of(results / path, run, split).is_file()
-    }
-    for env in sorted(waiting):
+    unfinished = [
+        run for path, run in runs.items() if not evaluation_of(results / path, run, split).is_file()
+    ]
+    for env in sorted({run.env for run in unfinished}):
         environment_of(env).check_installed()
+    for model in sorted({run.model for run in unfinished}):
+        if "/" not in locate(model):
+            find(model)
 
 
 def _raise_refusal(output: str) -> None:

@@ -74,10 +74,10 @@ def find(model: str) -> str:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         configured = names("models")
         raise CheckpointError(
-            f"there is no stored model {model!r}{did_you_mean(model, [*stored, *configured])}; give one "
-            f"of the stored ones ({', '.join(stored) or 'none'}) or of configs/models "
-            f"({', '.join(configured)}), a folder, or a hub id; `r3l sft {model}` builds it where "
-            "configs/sft or R3L_ENVS has that name"
+            f"there is no stored model {model!r}{did_you_mean(model, [*stored, *configured])}; "
+            f"`r3l sft {model}` trains it if configs/sft or R3L_ENVS has that name. Otherwise give one of the "
+            f"stored ones ({', '.join(stored) or 'none'}) or of configs/models ({', '.join(configured)}), a "
+            "folder, or a hub id"
         )
     # A packaged model that is not fetched yet, an adapter, a file, or a folder that does not exist.
     config = find_model(model)
@@ -220,7 +220,7 @@ def _loading(model: str, location: str) -> Iterator[None]:
         raise CheckpointError(
             f"model {model!r} cannot be loaded from {location!r}: {reason.rstrip('.')}. Give a stored "
             "model's name, a folder in Hugging Face layout, or a hub id that is cached or can be "
-            "downloaded; `r3l sft` builds the nano model"
+            "downloaded"
         ) from error
 
 

@@ -14,6 +14,7 @@ from report.runs import write_three_seeds
 
 import r3l
 from r3l import cli, config
+from r3l.files.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -274,3 +275,15 @@ def test_the_first_word_may_be_a_subcommand(monkeypatch, capsys, tmp_path, argum
     code, out, err = run(monkeypatch, capsys, *arguments)
     assert code == (0 if "--help" in arguments else 2)
     assert words in " ".join((out + err).split())
+
+
+@pytest.mark.parametrize("command", ["compare r3l --against grpo --seed 0", "run --method grpo --seed 0"])
+def test_a_base_checkpoint_that_nobody_trained_is_refused_before_a_job_starts(
+    monkeypatch, capsys, tmp_path, command
+):
+    monkeypatch.setenv("R3L_ENVS", str(ROOT / "examples"))
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(monkeypatch, capsys, *command.split(), "--env", "guess")
+    assert code == 2
+    assert "there is no stored model 'guess'; `r3l sft guess` trains it" in err
+    assert not (tmp_path / "results/logs").exists()
