@@ -109,6 +109,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, whose plural ends in s: ``1 task``, ``1,200 tasks``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def shown(value: Any) -> str:
     """Any value's ``repr`` on one line of at most 80 characters (then "..."), for an error message.
 

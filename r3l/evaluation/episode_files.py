@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import generator
+from r3l.core.text import counted
 from r3l.files.json_files import read_jsonl, read_text
 from r3l.stats.comparison import adjusted
 from r3l.stats.intervals import Interval, task_interval
@@ -125,12 +126,12 @@ class EpisodeCheck:
         played = []
         for times, tasks in self.plays.items():
             often = "once" if times == 1 else f"{times} times"
-            played.append(f"{tasks:,} {often}")
+            played.append(f"{counted(tasks, 'task')} {often}")
         bounds = "none"
         if self.success.low is not None:
             bounds = f"{self.success.low:.3f} to {self.success.high:.3f}"
         lines = [
-            f"{self.episodes:,} episodes of {self.tasks:,} tasks {of}: {', '.join(played)}",
+            f"{counted(self.episodes, 'episode')} of {counted(self.tasks, 'task')} {of}: {', '.join(played)}",
             f"success {self.success.mean:.3f} over tasks (95 % interval {bounds}), "
             f"{self.over_episodes:.3f} over episodes",
         ]
@@ -161,8 +162,8 @@ class EpisodeCheck:
         for test in self.dependence:
             verdict = "depend" if test.p < ALPHA else "are not shown to depend"
             lines.append(
-                f"outcomes of the same task {verdict} on the {test.on} (p = {test.p:.3g}; {test.tasks} tasks "
-                "with both outcomes)"
+                f"outcomes of the same task {verdict} on the {test.on} (p = {test.p:.3g}; "
+                f"{counted(test.tasks, 'task')} with both outcomes)"
             )
         if not self.dependence:
             lines.append("whether the order matters cannot be tested: no task was played with both outcomes")

@@ -39,6 +39,8 @@ def test_missing_unknown_and_repeated_tasks_by_hand():
     assert found.success.mean == pytest.approx((1 + 1 / 3 + 0) / 3)
     assert found.bounds == pytest.approx(((4 / 3) / 4, (4 / 3 + 1) / 4))  # c failed, c succeeded
     text = "\n".join(found.lines())
+    assert text.startswith("6 episodes of 4 tasks of the task set: 2 tasks once, 1 task 3 times")
+    assert "(p = 0.663; 1 task with both outcomes)" in text
     assert (
         "never played: c" in text and "not in the task set: x" in text and "more often than most: b" in text
     )
