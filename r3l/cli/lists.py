@@ -139,7 +139,7 @@ def options(
     """
     from r3l.config import explained
     from r3l.config.options import environment_options, method_options, run_options, settings_named
-    from r3l.report.options import options_overview
+    from r3l.report.options import options_details, options_overview
 
     run_given = tier or env or method or model or overrides
     if run_given and name:
@@ -153,10 +153,7 @@ def options(
     declared = (*method_options(), *environment_options(), *run_options())
     chosen = settings_named(declared, name) if name else declared
     content = {"options": [vars(option) for option in chosen]}
-    if name or as_json:
-        print_rows(content, as_json)
-    else:
-        print_shown(content, False, options_overview(declared))
+    print_shown(content, as_json, options_details(chosen) if name else options_overview(declared))
 
 
 def differences(tier: Tier = "nano", env: Envs = None, as_json: AsJson = False) -> None:

@@ -123,6 +123,27 @@ def options_overview(declared: Sequence[Option]) -> Table:
     return table("", [Column("--set"), Column("settings")], rows, note)
 
 
+def options_details(chosen: Sequence[Option]) -> Table:
+    """A row for each setting: name, values and default, meaning and source, and the methods that have it.
+
+    Default and source are lines below values and meaning, so that 80 characters have room for all.
+    """
+
+    def values(option: Option) -> str:
+        return f"{option.values}\ndefault: {option.default}" if option.default else option.values
+
+    def meaning(option: Option) -> str:
+        return f"{option.meaning}\nsource: {option.source}" if option.source else option.meaning
+
+    columns = [
+        Column("option", no_wrap=True),
+        Column("values", values),
+        Column("meaning", meaning),
+        Column("used by", lambda option: option.used_by, drop=1),
+    ]
+    return table("", columns, chosen)
+
+
 def method_families(rows: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each method with its own code; methods that only change its settings are its variants."""
     parents = {row["method"]: row["extends"] for row in rows}

@@ -119,12 +119,15 @@ def words_of(text):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_commands_know_how_wide_their_terminal_is(width):
     commands = [["list", "envs"], ["list", "options"], ["list", "methods"], ["table", "published"]]
+    commands.append(["list", "options", "alpha"])
     for words, (code, text) in zip(commands, in_terminal(commands, [width]), strict=True):
         assert code == 0 and max(len(line.rstrip()) for line in text.splitlines()) <= width
         if words == ["list", "envs"]:
             assert "scienceworld" in text  # a name is not broken
         if words[0] == "list":
             assert len(text.splitlines()) < 50  # it fits the screen
+        if words[-1] == "alpha":
+            assert "default: 3.0" in text and "source: paper: 3" in text
 
 
 OTHER_RUNS = {  # options of tables that show none of results/stored
