@@ -53,7 +53,15 @@ class FirstDay:
         self.out = options.out
 
     def doctor(self) -> str:
-        self.r3l("doctor", "--tier", self.tier)
+        done = subprocess.run(
+            command(["doctor", "--tier", self.tier, "--json"]), stdout=subprocess.PIPE, text=True, check=False
+        )
+        check(bool(done.stdout), f"`r3l doctor --tier {self.tier}` ended with an error, printed above")
+        failed = [found for found in json.loads(done.stdout)["checks"] if not found["ok"]]
+        lines = [f"- {found['name']}: {found['detail']}; fix: {found['fix']}" for found in failed]
+        check(
+            not failed, "\n".join([f"`r3l doctor --tier {self.tier}`: {len(failed)} checks failed", *lines])
+        )
         return "every check is ok"
 
     def two_steps(self) -> str:

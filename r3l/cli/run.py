@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import RENAMED, default_resources, jobs_of, line, make, others, placement
 from r3l.core.errors import ConfigError, check_known
-from r3l.core.text import counted, printable
+from r3l.core.text import printable
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -287,7 +286,6 @@ def _print_jobs(
     from r3l.report import gpu_hours
 
     # The jobs, by snakemake's own dry run, and their cost.
-    print(f"counting the jobs of {counted(len(runs), 'run')}, by snakemake's dry run", file=sys.stderr)
     renamed = others(runs)
     jobs = jobs_of(command, renamed)
     hours = _gpu_hours(list(runs.values()), config)

@@ -30,3 +30,15 @@ def test_the_steps_run_on_a_cpu(tmp_path):
     assert {path.parent.parent.name for path in cell.glob("*/first_day/forecast.json")} == {"grpo", "r3l"}
     rows = (tmp_path / "results/first_day/two_steps/metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [1, 2]
+
+
+@pytest.mark.slow
+def test_a_failed_check_of_the_doctor_is_named_with_its_fix(tmp_path):
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "ALFWORLD_DATA": str(tmp_path)}
+    program = [sys.executable, ROOT / "examples/first_day.py", "--tier", "smol"]
+    done = subprocess.run(
+        program, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 1
+    assert "checks failed" in done.stdout + done.stderr
+    assert "- ALFWorld engine: DataError: " in done.stdout + done.stderr
