@@ -155,7 +155,7 @@ def test_the_command_passes_a_stored_evaluation_and_refuses_it_without_a_task(mo
     file.write_text("\n".join(lines) + "\n")
     code, out, _ = run(monkeypatch, capsys, "verify", "episodes", file, *words)
     tasks = len(environment_of("webshop").tasks("nano/test"))
-    assert code == 0 and f"{tasks} episodes of {tasks} tasks of the task set: {tasks} once" in out
+    assert code == 0 and f"{tasks} episodes of {tasks} tasks of the task set: {tasks} tasks once" in out
     # The third task is played twice, the fourth never: as many episodes, another score.
     file.write_text("\n".join([*lines[:3], lines[2], *lines[4:]]) + "\n")
     code, out, error = run(monkeypatch, capsys, "verify", "episodes", file, *words)
