@@ -138,7 +138,7 @@ def verdicts_against(runs: pd.DataFrame, other: str) -> str:
 
 
 def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
-    """What teachers make of successes and failures: in stored runs, and in probes of their base models.
+    """D of teachers on successes and on failures: in stored runs, and in probes of their base models.
 
     A row a teacher, environment by environment; in brackets the seeds or tasks of the interval. The column of
     equal hints is there once a stored run has recorded D by kind of hint.

@@ -159,7 +159,7 @@ def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
 
 
 def _arm(seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
-    """Of GRPO the mean success, of others the paired difference to it; of few seeds its values."""
+    """GRPO's mean success; for others the paired difference to it, or its values if seeds are few."""
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
     if seeds.iloc[0].method == against:
         return f"{np.mean(seeds.success):.3f}{count}"

@@ -62,8 +62,10 @@ def bench_train(
         dialogs: list[list[Message]] = []
         for task in first_tasks:
             engine = session.package.create(run.env_settings.options)
-            dialogs.append(session.dialogue.opening(task, engine.reset(task)))
-            close_all(session.package.name, [engine])
+            try:
+                dialogs.append(session.dialogue.opening(task, engine.reset(task)))
+            finally:
+                close_all(session.package.name, [engine])
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
         response_tokens = len(prompts) * length

@@ -253,7 +253,7 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
 
 
 def _to_prepare(profile: str, runs: Mapping[str, Run], as_json: bool) -> list[str]:
-    """What is left to prepare before ``runs`` can start on a cluster: the profile, weights, data.
+    """List what is left to prepare before ``runs`` can start on a cluster: the profile, weights, data.
 
     Printed at once, unless ``as_json``: the jobs, which snakemake counts next, may take a minute.
     """

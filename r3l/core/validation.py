@@ -116,7 +116,7 @@ def closing_error(engine: Environment) -> str:
     """Close ``engine``; returns what its close() raised, as "RuntimeError: text", or "" if nothing."""
     try:
         engine.close()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code, named in a warning by warn_of_closing
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code; a warning names it
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return ""
 

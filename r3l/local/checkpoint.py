@@ -75,8 +75,8 @@ def find(model: str) -> str:
         configured = names("models")
         raise CheckpointError(
             f"there is no stored model {model!r}{did_you_mean(model, [*stored, *configured])}; "
-            f"`r3l sft {model}` trains it if configs/sft or R3L_ENVS has that name. Otherwise give one of the "
-            f"stored ones ({', '.join(stored) or 'none'}) or of configs/models ({', '.join(configured)}), a "
+            f"`r3l sft {model}` trains it if configs/sft or R3L_ENVS has that name. Otherwise give one of "
+            f"the stored ones ({', '.join(stored) or 'none'}) or of configs/models ({', '.join(configured)}), a "
             "folder, or a hub id"
         )
     # A packaged model that is not fetched yet, an adapter, a file, or a folder that does not exist.

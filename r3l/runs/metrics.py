@@ -325,7 +325,7 @@ KEPT = (
     *("rollouts", "retry/count", "stop/success", "retry/success"),
     *(GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED),
 )
-# Type of a line as far as these go: a TypedDict, since its columns can be checked without making rows of them.
+# Type of a line as far as these go. A TypedDict: its columns can be checked without making rows of them.
 _kept: dict[str, Any] = {"step": int, **dict.fromkeys(KEPT, NotRequired[Number])}
 _KeptMetrics = TypedDict("_KeptMetrics", _kept)  # type: ignore[misc]
 

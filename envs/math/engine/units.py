@@ -120,7 +120,7 @@ def readings(gold: str, answer: str) -> list[tuple[str, str]]:
 
 
 def _in_digits(answer: str) -> str:
-    """``answer`` normalized, with a number in words before a unit in digits: ``5 dollars`` for five dollars."""
+    """``answer`` normalized, number words before a unit in digits: ``5 dollars`` for five dollars."""
     text = normalize(answer)
     bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).strip(" .")
     digits, rest = number_before(bare)
