@@ -17,7 +17,8 @@ METHODS = "docs/methods.md"
 SENTENCES = [
     (
         "README.md",
-        "on ScienceWorld ({0.effect:+.2f}) and WebShop ({1.effect:+.2f})",
+        "by {0.effect:.2f} ({0.low:.2f} to {0.high:.2f}) on ScienceWorld and {1.effect:.2f} ({1.low:.2f} to "
+        "{1.high:.2f}) on WebShop",
         ("trains_1_20_grpo scienceworld", "trains_1_20_grpo webshop"),
     ),
     (
@@ -25,11 +26,6 @@ SENTENCES = [
         "by {0.effect:.2f} ({0.low:.2f} to {0.high:.2f}) on WebShop and {1.effect:.2f} ({1.low:.2f} to "
         "{1.high:.2f}) on mathematics, three seeds each",
         ("stale_weights_grpo webshop", "stale_weights_grpo math"),
-    ),
-    (
-        "README.md",
-        "one is shown on ScienceWorld ({0.effect:+.2f},",
-        ("learns_tokens_10_grpo scienceworld",),
     ),
     (
         RESULTS,
