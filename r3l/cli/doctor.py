@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Tier
-from r3l.cli.printing import print_report, print_result, print_shown
+from r3l.cli.printing import print_paragraph, print_report, print_result, print_shown
 from r3l.core.errors import DataError
 
 
@@ -46,10 +46,15 @@ def doctor(
     columns = [
         Column("check", lambda check: check.name),
         Column("", lambda check: Cell("ok" if check.ok else "FAIL", bold=not check.ok)),
-        Column("found", lambda check: check.detail, drop=1),
-        Column("fix"),
+        Column("found", lambda check: check.detail if check.ok else "below"),
     ]
     print_shown(content, as_json, table("r3l doctor", columns, results))
+
+    # A failed check has its own lines below the table, where a command to copy stays in one piece.
+    failed = [check for check in results if not check.ok]
+    for check in [] if as_json else failed:
+        print_paragraph(f"FAIL {check.name}: {check.detail}", indent=5)
+        print_paragraph(f"     fix: {check.fix}", indent=10)
     if not content["ok"]:
         raise typer.Exit(2)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -60,9 +62,31 @@ def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -
     if as_json:
         print(json.dumps(content))
     else:
-        # As wide as the terminal; without one 150 characters, enough for every table.
-        console = Console()
-        (console if console.is_terminal else Console(width=150)).print(shown)
+        _console().print(shown)
+
+
+def print_paragraph(text: str, indent: int) -> None:
+    """Print ``text`` between words on lines of the terminal, with ``indent`` blanks before all but the first.
+
+    A long word or a command in backticks is never broken, so that it can be copied: the terminal continues
+    it on its next line.
+    """
+    blank = "\N{NO-BREAK SPACE}"  # printable() leaves none
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", blank), printable(text))
+    lines = textwrap.wrap(
+        whole,
+        _console().width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print("\n".join(lines).replace(blank, " "))
+
+
+def _console() -> Console:
+    """As wide as the terminal; without one 150 characters, enough for every table."""
+    console = Console()
+    return console if console.is_terminal else Console(width=150)
 
 
 def print_report(content: dict[str, Any], as_json: bool) -> None:

@@ -43,7 +43,7 @@ def checks(config: TierConfig) -> Iterator[Finding]:
     found = _report(model.architecture, config, dialogs, capacity)
     here = "no GPU here" if capacity is None else f"this GPU has {capacity / memory.GIB:.0f}"
     summary = f"{found['total_gib']:.1f} GiB at most ({_parts(found['plan_gib'])}); {here}"
-    fix = overrides(found["set"]) if found.get("set") else NOTHING_FITS
+    fix = f"`{overrides(found['set'])}`" if found.get("set") else NOTHING_FITS
     yield checked(f"GPU memory for {config.model!r}", found["fits"] is not False, summary, fix)
 
 

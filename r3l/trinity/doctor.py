@@ -21,7 +21,7 @@ CARD = 80.0  # GiB per GPU to plan with if this machine has no GPU
 USABLE = 0.9  # share of a GPU; the rest is for CUDA, NCCL and fragmentation (Trinity warns at 0.8 or 0.9)
 COLOCATED = 0.25  # share of vLLM on the GPU that it shares with verl (Trinity 0.6.0, config_validator.py)
 OVERFULL = 1.5  # largest micro-batch, of the limit (verl 0.8, seqlen_balancing.py; four rows of 0.73 limits)
-MAKE = "make trinity"
+MAKE = "`make trinity`"
 VERSIONS = {  # package: compatible versions, how to install them
     "trinity-rft": (f"=={VERSION}", MAKE),
     "ray": (">=2.50", MAKE),
@@ -30,7 +30,7 @@ VERSIONS = {  # package: compatible versions, how to install them
     "peft": (">=0.19,<0.21", MAKE),  # with 0.21 verl saves empty adapters
     "vllm": (">=0.19.1,<=0.23.0", f"{MAKE} on a machine with GPUs"),  # trinity-rft's extra vllm
     # Its extra flash_attn. Without it verl trains with torch's attention, and not by sequence_parallel.
-    "flash-attn": (">=2.8.3", "make flash, or plan sequence_parallel: 1 in configs/models"),
+    "flash-attn": (">=2.8.3", "`make flash`, or plan sequence_parallel: 1 in configs/models"),
 }
 LIST_PACKAGES = (
     "import importlib.metadata as m, json; "
@@ -174,5 +174,5 @@ def weights(model: ModelConfig) -> Finding:
         found = str(Path(cached).parent)
     else:
         found = None
-    fix = f"hf download {model.hub}, or set R3L_MODELS to a folder that has {Path(model.hub).name}/"
+    fix = f"`hf download {model.hub}`, or set R3L_MODELS to a folder that has {Path(model.hub).name}/"
     return checked(f"weights of {model.model}", found is not None, found or f"{model.hub}: not here", fix)

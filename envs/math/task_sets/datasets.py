@@ -220,11 +220,11 @@ def _download(name: str, origin: Origin) -> list[Path]:
         snapshot = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=file))
         files = sorted(snapshot.glob(file))
         if not files:
-            raise FileNotFoundError("it has no such file.")
+            raise FileNotFoundError("it has no such file")
         return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
-            f"set {name!r} cannot be had from the hub ({repository}, {file}): {first_line(error)} "
+            f"set {name!r} cannot be had from the hub ({repository}, {file}): {first_line(error).rstrip('.')}. "
             f"Give a folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 

@@ -76,7 +76,7 @@ def original() -> tuple[Path, Meta]:
     folder = os.environ.get(VARIABLE)
     if not folder:
         raise DataError(
-            f"{VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
+            f"{VARIABLE} is not set: build the catalogue of the original files (`r3l data catalogue --help`) "
             f"and set {VARIABLE} to its folder, or play this project's own catalogue (--tier nano)"
         )
     return Path(folder), read_meta(Path(folder))

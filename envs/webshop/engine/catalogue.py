@@ -276,7 +276,7 @@ def read_meta(folder: Path) -> Meta:
     try:
         meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder} holds no catalogue ({error}); see: r3l data catalogue --help") from error
+        raise DataError(f"{folder} holds no catalogue ({error}); see `r3l data catalogue --help`") from error
     if meta.schema != SCHEMA:
         raise DataError(
             f"{path}: schema is {meta.schema}, this release needs {SCHEMA}; build the catalogue again",
