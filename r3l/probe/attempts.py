@@ -127,7 +127,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Played:
+class ProbeAttempts:
     """All attempts of a probe. ``expert``: success of the error-free expert by task id, None without one.
 
     ``now``: number of attempts that this call played itself; an earlier call, which was stopped, played the

@@ -16,7 +16,7 @@ import pandas as pd
 
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.probe.attempts import INVALID, Attempt, OwnReflection, Played, RetryOutcome
+from r3l.probe.attempts import INVALID, Attempt, OwnReflection, ProbeAttempts, RetryOutcome
 from r3l.probe.bootstrap import (
     Measure,
     bounded_share,
@@ -33,7 +33,7 @@ from r3l.stats.intervals import wilson_bounds
 RETRIES = ("guided", "unguided", "from_start", "fresh")  # after a reflection of the model's own
 
 
-def attempt_columns(played: Played) -> pd.DataFrame:
+def attempt_columns(probe: ProbeAttempts) -> pd.DataFrame:
     """The attempts as a table, one row each. NaN: the attempt does not count for the column.
 
     - ``task``, ``group``: the attempt's task id and task group. ``success``, ``reward``, ``turns``,
@@ -62,10 +62,10 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     - Retries from the critic's pivot: ``critic_guided``, ``critic_unguided``, ``critic_followed``;
       ``critic_guided_minus_unguided``: success of the first minus success of the second.
     """
-    critic_spoke = any(attempt.critic for attempt in played.attempts)
-    halves = played.halves
+    critic_spoke = any(attempt.critic for attempt in probe.attempts)
+    halves = probe.halves
     rows: list[dict[str, Any]] = []
-    for attempt in with_fresh_attempts(played.attempts):
+    for attempt in with_fresh_attempts(probe.attempts):
         own = attempt.own
         critic = attempt.critic
         success = float(attempt.success)
@@ -193,26 +193,26 @@ def per_1000(table: pd.DataFrame, success: str, tokens: str) -> Measure:
     return resampled(table, [success, tokens], lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
-def _expert(played: Played) -> Measure:
+def _expert(probe: ProbeAttempts) -> Measure:
     """Success of the error-free expert, which plays each task once."""
-    if not played.expert:
+    if not probe.expert:
         return Measure(None, 0, 0)
-    n = len(played.expert)
-    rate = sum(played.expert.values()) / n
+    n = len(probe.expert)
+    rate = sum(probe.expert.values()) / n
     return Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")
 
 
-def _distinct(played: Played) -> Measure:
+def _distinct(probe: ProbeAttempts) -> Measure:
     """Different reflections among all; without an interval, since tasks drawn twice hold the same texts."""
-    texts = [attempt.own.text for attempt in played.attempts if attempt.own]
+    texts = [attempt.own.text for attempt in probe.attempts if attempt.own]
     return Measure(len(set(texts)) / len(texts) if texts else None, len(texts), 0)
 
 
-def _p99(played: Played, hinted: bool) -> Measure:
+def _p99(probe: ProbeAttempts, hinted: bool) -> Measure:
     """The 99th percentile of -log p over the tokens of successful guided retries, without an interval."""
     surprises = []
     tasks = []
-    for attempt in played.attempts:
+    for attempt in probe.attempts:
         guided = attempt.own and attempt.own.guided
         if guided and guided.success and guided.logprobs:
             tasks.append(attempt.task)
@@ -346,17 +346,17 @@ COLUMNS = sorted(
 )
 
 
-def measures(played: Played) -> dict[str, Measure]:
+def measures(probe: ProbeAttempts) -> dict[str, Measure]:
     """Estimate every measure of a probe (a key of SECTIONS) from its attempts; the result is by that key.
 
     The measures that compare easy with hard tasks are left out if the tasks are not in exactly two groups.
     """
-    table = attempt_columns(played)
+    table = attempt_columns(probe)
     found = {}
     for keys in SECTIONS.values():
         for key, (_, estimate, *columns) in keys.items():
-            if len(played.halves) == 2 or key not in OF_HALVES:
-                found[key] = estimate(table, *columns) if columns else estimate(played)
+            if len(probe.halves) == 2 or key not in OF_HALVES:
+                found[key] = estimate(table, *columns) if columns else estimate(probe)
     return found
 
 

@@ -37,7 +37,7 @@ from r3l.probe.attempts import (
     CriticReflection,
     Logprobs,
     OwnReflection,
-    Played,
+    ProbeAttempts,
     RetryOutcome,
     attempts_in,
     digest_of,
@@ -58,7 +58,7 @@ def play_probe(
     attempts: int,
     path: Path,
     probed: Mapping[str, str],
-) -> Played:
+) -> ProbeAttempts:
     """Play ``attempts`` attempts at each task, with reflections and retries; the expert plays each task once.
 
     Each finished batch is appended to ``path`` as a BatchLine; batches that it has already are returned, not
@@ -84,27 +84,27 @@ def play_probe(
         of_line = attempts_in(line, f"{path}, line {number}")
         known[tuple((attempt.task, attempt.member) for attempt in of_line)] = of_line
     rewrite_jsonl(path, lines)  # without a torn last line
-    played: list[list[Attempt] | None] = []  # in the order of the batches; None: still to be played
+    of_batches: list[list[Attempt] | None] = []  # in the order of the batches; None: still to be played
     for batch in batches:
-        played.append(known.get(tuple((task.id, k) for task, k in batch)))
+        of_batches.append(known.get(tuple((task.id, k) for task, k in batch)))
 
     # Play the rest, and write each batch as soon as it is complete.
     seconds: defaultdict[str, float] = defaultdict(float)
-    done = sum(len(batch) for batch in played if batch)
+    done = sum(len(batch) for batch in of_batches if batch)
     # Both halves of the work are shown: a batch can take half an hour, attempts first, then the reflections
     # on them and their retries.
     with progress("attempts, then reflections and retries", 2 * len(members), done=2 * done) as advance:
         for k, batch in enumerate(batches):
-            if played[k] is None:
+            if of_batches[k] is None:
                 now = _play_batch(session, settings, tasks, batch, seconds, advance)
-                played[k] = now
+                of_batches[k] = now
                 content = [asdict(one) for one in now]
                 line = BatchLine(probed=dict(probed), attempts=content, sha256=digest_of(content))
                 append_jsonl(path, line)
     all_attempts: list[Attempt] = []
-    for of_batch in played:
+    for of_batch in of_batches:
         all_attempts += of_batch or []
-    return Played(all_attempts, expert, seconds, len(members) - done)
+    return ProbeAttempts(all_attempts, expert, seconds, len(members) - done)
 
 
 def _play_batch(
@@ -273,7 +273,7 @@ class Retries:
     base: Episode
     distilled: Trajectory | None = None
     guidance: str | None = None
-    _played: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
+    _retries: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
         """Let the model reflect on the attempt, and play three retries if it names a pivot.
@@ -328,8 +328,8 @@ class Retries:
         guidance = None
         if reflection is not None:
             guidance = guidance_text(reflection, self.settings, dialogue.release)
-        if (pivot, guidance) in self._played:  # as when the pivot is the first turn
-            outcome, distilled = self._played[pivot, guidance]
+        if (pivot, guidance) in self._retries:  # as when the pivot is the first turn
+            outcome, distilled = self._retries[pivot, guidance]
             return replace(outcome, tokens=outcome.tokens + written), distilled
 
         # The first action that the suggestion names, if it is possible at the pivot.
@@ -342,8 +342,8 @@ class Retries:
         # The retry, and whether it took that action.
         base = self.base.trajectory
         restart = restart_at(pivot, guidance, base, self.settings)
-        played = await retry(self.ctx, self.base, restart, self.settings)
-        guided = played.guided
+        result = await retry(self.ctx, self.base, restart, self.settings)
+        guided = result.guided
         turns = guided.turns[pivot:]
         followed = None
         if hinted is not None and turns:
@@ -352,8 +352,8 @@ class Retries:
         improved = guided.reward > base.reward
         invalid = guided.stop_reason in INVALID
         outcome = RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid)
-        self._played[pivot, guidance] = outcome, played.distilled
-        return replace(outcome, tokens=outcome.tokens + written), played.distilled
+        self._retries[pivot, guidance] = outcome, result.distilled
+        return replace(outcome, tokens=outcome.tokens + written), result.distilled
 
 
 def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:

@@ -35,7 +35,7 @@ from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.local.checkpoint import check_template
 from r3l.local.session import open_session
-from r3l.probe.attempts import Played
+from r3l.probe.attempts import ProbeAttempts
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
 from r3l.report.map_rule import expectation, sentence
@@ -147,8 +147,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     # Play what is not played yet, and write the measures of all.
     with writable(out), locked(out), session_of as session:
         remove_unfinished(out.parent, name=out.name)
-        played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
-        content = content_of(run, described, played, session)
+        probe = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
+        content = content_of(run, described, probe, session)
         content["attempts_sha256"] = digest_of(attempts_file(out))
         write_json_atomic(out, content)
     return content
@@ -180,7 +180,9 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
     return [task for _, _, task in in_turn[:count]]
 
 
-def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: PlaySession) -> dict[str, Any]:
+def content_of(
+    run: Run, task_set: Mapping[str, Any], probe: ProbeAttempts, session: PlaySession
+) -> dict[str, Any]:
     """The content of a probe's result file: the model, the conditions, and each measure with its target.
 
     "gate": the targets of a model in which reflecting pays, and whether they are met; "expected": what the
@@ -189,7 +191,7 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     reason. ``task_set``: its description in manifests.
     """
     # Which model, and how it is identified.
-    attempts = played.attempts
+    attempts = probe.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
     model = getattr(session, "model", None)  # a served one is not here
     start = Path(locate(run.model if model is None else base_checkpoint_of(run)))
@@ -198,7 +200,7 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     # Measures, with the targets of their tier.
     wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
     targets = wanted.targets if run.tier == "nano" else wanted.gate
-    found = {key: asdict(measure) for key, measure in measures(played).items()}
+    found = {key: asdict(measure) for key, measure in measures(probe).items()}
     conditions = session.conditions()  # a server's
     answered_by = models_in(session.take_counts())
     return {
@@ -224,16 +226,16 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
         "test": task_set["name"] in run.env_settings.tested().values(),
         "tasks": len({attempt.task for attempt in attempts}),
         "attempts": len(attempts),
-        "halves": played.halves,
+        "halves": probe.halves,
         "measures": {key: values | _judged(targets.get(key), values) for key, values in found.items()},
         "gate": {key: _judged(target, found[key]) for key, target in wanted.gate.items()},
         "expected": expectation(found["guided_minus_fresh"]["value"], read_map()),
-        "not_measured": _not_measured(played, model is not None),
+        "not_measured": _not_measured(probe, model is not None),
         "causes": _counted(a.critic.cause or "none: time ran out" for a in attempts if a.critic),
         "invalid": _counted(own.invalid for own in reflections if own.invalid),
         "examples": {own.invalid: own.text for own in reversed(reflections) if own.invalid},
-        "seconds": {key: round(value, 1) for key, value in played.seconds.items()}
-        | {"attempts_played": played.now},
+        "seconds": {key: round(value, 1) for key, value in probe.seconds.items()}
+        | {"attempts_played": probe.now},
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
@@ -244,15 +246,15 @@ def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"target": str(target) if target else None, "met": target and target.met(values)}
 
 
-def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
+def _not_measured(probe: ProbeAttempts, has_model: bool) -> dict[str, str]:
     """Measures that this probe could not take, by printed name, each with the reason."""
     reasons = {}
     if not has_model:
         reasons["log-probs of retries"] = "a server does not score texts under another prompt"
-    failed = [attempt for attempt in played.attempts if not attempt.success]
+    failed = [attempt for attempt in probe.attempts if not attempt.success]
     if failed and not any(attempt.critic for attempt in failed):
         reasons["agreement with the critic"] = "the environment's critic names no turn of these tasks"
-    if played.expert is None:
+    if probe.expert is None:
         reasons["the error-free expert"] = "the environment has none for these tasks"
     return reasons
 

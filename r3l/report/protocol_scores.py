@@ -24,7 +24,7 @@ from r3l.stats.intervals import Interval, task_interval
 
 Evaluation = Mapping[str, Any]
 Episodes = Sequence[Mapping[str, Any]]
-Played = Sequence[tuple[Evaluation, Episodes]]
+Evaluations = Sequence[tuple[Evaluation, Episodes]]
 BENCHMARKS = {"minerva": "MinervaMath"}  # where a published name is not the environment's
 FORMATS = {
     "<answer>": "r3l",
@@ -170,7 +170,7 @@ def shown(of: Interval) -> str:
     return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"
 
 
-def several(played: Played, places: Sequence[Path]) -> Table:
+def several(evaluations: Evaluations, places: Sequence[Path]) -> Table:
     """The table of several evaluations, one row each; notes name their folders ``places``, in their order.
 
     Raises ValueError for an evaluation without episodes.
@@ -186,9 +186,9 @@ def several(played: Played, places: Sequence[Path]) -> Table:
     ]
     notes = [
         "; ".join([f"{k}: {place}", *caveats(evaluation)])
-        for k, ((evaluation, _), place) in enumerate(zip(played, places, strict=True), 1)
+        for k, ((evaluation, _), place) in enumerate(zip(evaluations, places, strict=True), 1)
     ]
-    return table("Evaluations", columns, list(played), *notes)
+    return table("Evaluations", columns, list(evaluations), *notes)
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
@@ -222,12 +222,12 @@ def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
     return "\n\n".join(map(to_markdown, parts))
 
 
-def compared(played: Played) -> Table:
+def compared(evaluations: Evaluations) -> Table:
     """The table that compares evaluations (at least one) of one model under several protocols, one row each.
 
     All are in one environment, by a protocol, and with at least one episode.
     """
-    first, _ = played[0]
+    first, _ = evaluations[0]
 
     def measure(row: tuple[Evaluation, Episodes]) -> str:
         return load_protocol(row[0]["env"], row[0]["protocol"]["name"]).config.measure
@@ -247,11 +247,11 @@ def compared(played: Played) -> Table:
     ]
     title = f"{first['model']} on {first['env']}, one model by every protocol"
     note = "Rewards are not on one scale: each protocol has its own rule. Task sets differ too."
-    known = dict.fromkeys(line for evaluation, _ in played for line in caveats(evaluation))
-    return table(title, columns, list(played), note, *known)
+    known = dict.fromkeys(line for evaluation, _ in evaluations for line in caveats(evaluation))
+    return table(title, columns, list(evaluations), note, *known)
 
 
-def draw(played: Played, path: Path) -> Path:
+def draw(evaluations: Evaluations, path: Path) -> Path:
     """Draw success by protocol with its interval over tasks, as the PNG file ``path``; returns it.
 
     Raises RunDirectoryError if it cannot be written.
@@ -260,17 +260,17 @@ def draw(played: Played, path: Path) -> Path:
 
     from r3l.report.figures import style
 
-    first, _ = played[0]
+    first, _ = evaluations[0]
     with matplotlib.style.context(style.SHEET):
-        figure, axes = style.subplots(1, 1, style.COLUMN, 0.3 * len(played) + 0.8)
+        figure, axes = style.subplots(1, 1, style.COLUMN, 0.3 * len(evaluations) + 0.8)
         axis = axes[0, 0]
-        for place, (_, episodes) in enumerate(played):
+        for place, (_, episodes) in enumerate(evaluations):
             found = interval_over_tasks(episodes)
             low, high = (found.mean if end is None else end for end in (found.low, found.high))
             reach = [[found.mean - low], [high - found.mean]]
             axis.errorbar(found.mean, place, xerr=reach, fmt="o", color=style.GREY, capsize=2)
-        names = [f"{e['protocol']['name']} ({e['task_set']['name']})" for e, _ in played]
-        axis.set_yticks(range(len(played)), names)
+        names = [f"{e['protocol']['name']} ({e['task_set']['name']})" for e, _ in evaluations]
+        axis.set_yticks(range(len(evaluations)), names)
         axis.invert_yaxis()
         axis.set_xlim(0, 1)
         axis.set_xlabel("success, 95 % interval over tasks")

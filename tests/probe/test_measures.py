@@ -15,7 +15,7 @@ from r3l.probe.attempts import (
     CriticReflection,
     Logprobs,
     OwnReflection,
-    Played,
+    ProbeAttempts,
     RetryOutcome,
     TeacherReading,
 )
@@ -49,7 +49,7 @@ HINTED = Logprobs((-0.1, -0.3), (-6.1, -1.3))
 
 def test_where_no_critic_speaks_nothing_is_said_of_it():
     assert (
-        measures(Played([attempt("e1", 0), attempt("e1", 1, own=own(True, True, True))], {}))[
+        measures(ProbeAttempts([attempt("e1", 0), attempt("e1", 1, own=own(True, True, True))], {}))[
             "critic_names"
         ].value
         is None
@@ -104,7 +104,7 @@ def counted():
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
         attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection(right=False)),
     ]
-    return measures(Played(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}))
+    return measures(ProbeAttempts(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_every_target_is_of_a_measure(counted):
 
 def test_where_responses_are_answers_nothing_is_said_of_actions():
     found = measures(
-        Played([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None)
+        ProbeAttempts([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None)
     )
     for key in ("hint_followed", "names_shown", "own_hint_followed", "expert_success"):
         assert found[key].value is None and found[key].n == 0
