@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from matplotlib.text import Text
 from program import run
 from report.runs import write_run
 
@@ -146,6 +149,23 @@ def test_a_difference_far_from_the_others_is_an_arrow_with_its_value(tmp_path, m
     assert differences.dataLim.x0 == -feedback_figure.FARTHEST
     points = {line.get_xdata()[0] for line in differences.lines if line.get_marker() == "o"}
     assert points == {0.0, -0.25}
+
+
+def test_long_names_of_rows_leave_room_for_the_titles_of_the_panels(results, tmp_path, monkeypatch):
+    """No title touches the next one, and no text leaves the picture."""
+    label = "GRPO with a teacher's reverse KL (feedback=environment)"
+    rows = [replace(row, label=label, grpo_rate=1e-5) for row in rows_of(results).values()]
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure))
+    feedback_figure.draw(rows, tmp_path / "figure.png")
+    drawn[0].draw_without_rendering()
+    texts = [text for text in drawn[0].findobj(Text) if text.get_text()]
+    places = {text.get_text(): text.get_window_extent() for text in texts}
+    titles = [places[title] for title in feedback_figure.TITLES]
+    assert all(left.x1 < right.x0 for left, right in pairwise(titles))
+    name = f"{label[:32]}\n(feedback=environment) (3,\u00a0rate\u00a00.0003)"
+    for text in (name, *feedback_figure.TITLES, *feedback_figure.UNITS):
+        assert places[text].x0 >= 0 and places[text].x1 <= drawn[0].bbox.x1, text
 
 
 @pytest.mark.parametrize("verb", ["table", "figure"])

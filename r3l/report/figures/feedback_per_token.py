@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +23,8 @@ THICK = 0.5  # rows, of a bar
 SCORED = 0.55  # tint of the bar of scored tokens
 FARTHEST = 0.5  # of differences; one beyond it is an arrow at the edge, so that others can be read
 GAP = 0.5  # rows, above the name of an environment
+NAME = 40  # characters in a line of a row's name; longer lines would narrow the panels
+SECOND_LINE = 0.3  # rows, the height of each further line of a row's name
 TITLES = ("success minus GRPO's", "tokens an update", "gain per million")
 UNITS = ("share of tasks", "thousands", "success per million sampled")
 
@@ -39,9 +42,22 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
 
     if not any(row.seeds for row in rows):
         raise DataError("nothing to draw: none of these methods has run")
+    # Heights in rows: a line for each environment's name, then one for each of its methods.
+    ticks: dict[float, str] = {}
+    end = -0.5
+    placed: list[tuple[float, FeedbackRow]] = []
+    for title, of_section in groupby(rows, key=section):
+        ticks[end + GAP + 0.5] = title
+        end += GAP + 1
+        for row in of_section:
+            name = textwrap.fill(_name(row), NAME)
+            height = 1 + SECOND_LINE * name.count("\n")
+            ticks[end + height / 2] = name
+            placed.append((end + height / 2, row))
+            end += height
+
     with matplotlib.style.context(style.SHEET):
-        lines = len(rows) + (1 + GAP) * len({section(row) for row in rows})
-        figure, axes = style.subplots(1, 3, style.PAGE, 1.1 + 0.17 * lines, sharey=True)
+        figure, axes = style.subplots(1, 3, style.PAGE, 1.1 + 0.17 * (end + 0.5), sharey=True)
         for ax, title, unit in zip(axes[0], TITLES, UNITS, strict=True):
             ax.set_title(title, loc="left", fontweight="bold")
             ax.set_xlabel(unit)
@@ -49,23 +65,15 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
             ax.set_axisbelow(True)
         axes[0, 0].axvline(0, color=style.GREY, linewidth=0.6)
 
-        # A line for each environment's name, then one for each of its methods.
+        for y, row in placed:
+            _row(axes[0], y, row)
         first = axes[0, 0]
-        ticks: dict[float, str] = {}
-        y = -1.0
-        for title, of_section in groupby(rows, key=section):
-            y += 1 + GAP
-            ticks[y] = title
-            for row in of_section:
-                y += 1
-                ticks[y] = _name(row)
-                _row(axes[0], y, row)
         first.set_yticks(list(ticks), [style.drawable(name) for name in ticks.values()])
         sections = {style.drawable(section(row)) for row in rows}
         for label in first.get_yticklabels():
             if label.get_text() in sections:
                 label.set_fontweight("bold")
-        first.set_ylim(y + 0.6, -0.4)
+        first.set_ylim(end + 0.1, -0.4)
         for ax in axes[0]:
             ax.tick_params(axis="y", length=0)
 
@@ -99,7 +107,8 @@ def _name(row: FeedbackRow) -> str:
         remarks.append("blind")
     if is_taught(row.feedback) and "feedback=" not in row.label:
         remarks.append(str(row.feedback))
-    return f"{row.label} ({', '.join(remarks)})"
+    in_one_line = ", ".join(remarks).replace(" ", "\u00a0")
+    return f"{row.label} ({in_one_line})"
 
 
 def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
