@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeGuard, TypeVar
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from r3l.core.errors import ConfigError, did_you_mean, unknown
+from r3l.core.named_folders import existing_folder, expanded
 from r3l.core.option import OptionModel
 from r3l.files import paths
 from r3l.files.yaml_files import read_yaml
@@ -57,7 +58,7 @@ def own_folders(kind: str) -> list[Path]:
     need not exist.
     """
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
-    return [paths.expanded(folder).absolute() for folder in named if folder]
+    return [expanded(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:
@@ -91,12 +92,7 @@ def names(kind: str) -> list[str]:
     }
     own = set()
     for folder in own_folders(kind):
-        if not folder.is_dir():
-            raise ConfigError(
-                f"{OWN[kind]} names {folder}, which is not a directory; correct the variable, or make the "
-                "directory"
-            )
-        for path in sorted(folder.glob("*.yaml")):
+        for path in sorted(existing_folder(OWN[kind], folder).glob("*.yaml")):
             # Methods and environments may share a folder. What is wrong with a file, loading it reports.
             try:
                 values = read_yaml(path)

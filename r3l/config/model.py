@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from r3l.config.files import Label, Strict, load, names, own_folders, validate
 from r3l.core.errors import ConfigError
+from r3l.core.named_folders import named_folder
 from r3l.core.option import REQUIRED, option
 from r3l.files import paths
 from r3l.files.names import is_folder_name
@@ -143,8 +144,9 @@ def locate(model: str) -> str:
         return model
     if config.packaged:
         return str(cache_folder("models") / model)
-    local = paths.expanded(os.environ.get("R3L_MODELS", "")) / Path(config.hub).name
-    return str(local.absolute()) if os.environ.get("R3L_MODELS") and local.is_dir() else config.hub
+    folder = named_folder("R3L_MODELS")
+    local = folder and folder / Path(config.hub).name
+    return str(local) if local and local.is_dir() else config.hub
 
 
 def recipe_of(name: str) -> dict[str, Any]:

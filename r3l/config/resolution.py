@@ -64,6 +64,7 @@ from r3l.config.run import Run, dialogue_of, feedback_source
 from r3l.config.tier import TierConfig
 from r3l.config.user_code import user_code
 from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.named_folders import check_named_folders
 from r3l.core.policy import Samples
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.yaml_files import check_value
@@ -119,6 +120,7 @@ def resolve(
     Loads no model, but imports the code of method and environment. Raises ConfigError naming file, key, value
     and fix.
     """
+    check_named_folders()
     row, layers = layers_of(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"  # for errors
 

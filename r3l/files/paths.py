@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from r3l.core.errors import ConfigError
+from r3l.core.named_folders import expanded
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent  # the top of a checkout, or the folder of an installed wheel
@@ -51,14 +52,6 @@ def regular(path: Path) -> Path:
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return path
-
-
-def expanded(folder: str) -> Path:
-    """A folder that an environment variable names, with its ``~`` and ``$VARIABLE`` expanded.
-
-    Where no shell sets the variable (a container's file, a job's settings), they are still in it.
-    """
-    return Path(os.path.expandvars(folder)).expanduser()
 
 
 def cache_folder(name: str) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 from r3l.core.errors import ConfigError
+from r3l.core.named_folders import named_folder
 
 VARIABLE = "R3L_RELEASE"  # environment variable: folder of the user's clone
 URL = "https://github.com/shiweijiezero/R3L"
@@ -117,14 +117,9 @@ def read(path: str) -> str:
     by its SHA-256 (DIGESTS) or by git.
     """
     # The file in the user's clone.
-    value = os.environ.get(VARIABLE)
-    if not value:
+    folder = named_folder(VARIABLE)
+    if folder is None:
         raise ConfigError(f"this needs a clone of the R3L release: {how_to_clone()}")
-    folder = Path(value).absolute()
-    if not folder.is_dir():
-        raise ConfigError(
-            f"{VARIABLE} is {value}, which is not a directory; clone the release: {how_to_clone()}"
-        )
     file = folder / path
     if not file.is_file():
         raise ConfigError(f"{VARIABLE} is {folder}, which has no {path}; clone the release: {how_to_clone()}")

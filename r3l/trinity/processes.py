@@ -16,8 +16,9 @@ import psutil
 
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
+from r3l.core.named_folders import named_folder
 from r3l.files.cleanup import temporary_folder
-from r3l.files.paths import ROOT, expanded
+from r3l.files.paths import ROOT
 from r3l.processes.parent import end_with_parent, kill
 
 START = 120.0  # seconds within which Ray must start; our choice
@@ -42,9 +43,9 @@ class TrinityEnvironment:
     def find(cls) -> Self:
         """The environment in the folder $R3L_TRINITY, else in .venv-trinity, which `make trinity` makes.
 
-        Raises ConfigError if that folder has no program ``trinity``.
+        Raises ConfigError if R3L_TRINITY names no directory, or if the folder has no program ``trinity``.
         """
-        folder = expanded(os.environ.get("R3L_TRINITY") or str(ROOT / ".venv-trinity"))
+        folder = named_folder("R3L_TRINITY") or ROOT / ".venv-trinity"
         if not (folder / "bin" / "trinity").is_file():
             raise ConfigError(
                 f"the trinity engine needs its own virtual environment, and {folder} has none: run "

@@ -28,6 +28,7 @@ from r3l.config import (
     trains,
 )
 from r3l.core.errors import DataError
+from r3l.core.named_folders import check_named_folders
 from r3l.core.validation import close_all
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.files import requirements
@@ -46,8 +47,9 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
 
     Looks at packages, memory, disk, the engine, base checkpoints, and starts each environment's engine for
     one step, with a progress bar on stderr. Returns a finding per check, failed ones first. Raises
-    ConfigError for an unknown tier.
+    ConfigError for an unknown tier, or a variable that names no folder.
     """
+    check_named_folders()
     config = load("tiers", tier, TierConfig)
     envs = []
     for name in [run.env] if run else names("envs"):

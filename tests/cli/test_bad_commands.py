@@ -14,6 +14,8 @@ import r3l.cli.tune
 import r3l.local.engine
 import r3l.local.preflight
 from r3l import cli
+from r3l.core.errors import ConfigError
+from r3l.core.named_folders import NAMED, named_folder
 
 COMMANDS = list(dict.fromkeys(bad_commands()))
 
@@ -56,6 +58,22 @@ def refusal(monkeypatch, capsys, tmp_path):
 def test_a_users_folder_that_does_not_exist(variable, verb, refusal, monkeypatch, tmp_path):
     monkeypatch.setenv(variable, str(tmp_path / "typo"))
     assert not wrong_of([("train", "--env", "math"), ("list", verb)], refusal)
+
+
+@pytest.mark.parametrize("variable", NAMED)
+def test_a_variable_that_names_no_folder_is_refused_before_it_is_read(
+    variable, refusal, monkeypatch, tmp_path
+):
+    """A run of mathematics at nano reads none of them; a misspelled one would be missed at the next run."""
+    monkeypatch.setenv(variable, "~/typo")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not wrong_of([("export", "trinity", "run.yaml"), ("train", "--env", "math")], refusal)
+    with pytest.raises(ConfigError, match=f"{variable} names {tmp_path}/typo, which is not a directory; "):
+        named_folder(variable)
+    (tmp_path / "typo").mkdir()
+    assert named_folder(variable) == tmp_path / "typo"
+    monkeypatch.setenv(variable, "")
+    assert named_folder(variable) is None
 
 
 def wrong_of(commands, refusal):

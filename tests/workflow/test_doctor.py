@@ -45,7 +45,7 @@ def test_a_terminal_shows_whole_commands(monkeypatch, capsys, tmp_path, width):
     """What failed, and its fix, are below the table: words and commands in backticks are on one line."""
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "games"))
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
-    monkeypatch.setenv("R3L_TRINITY", str(tmp_path / "trinity"))
+    monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", str(width))

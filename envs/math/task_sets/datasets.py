@@ -16,7 +16,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from r3l.envs.math.task_sets.arithmetic import TEMPLATED, rows
 from r3l.envs.math.task_sets.published import ORIGINS, Fields, Origin, rows_of
 
 from r3l.core.errors import ConfigError, DataError, check_known, first_line
+from r3l.core.named_folders import named_folder
 from r3l.files.json_files import read_json
 from r3l.files.unpacking import bounded_lines, most
 
@@ -202,12 +202,11 @@ def _files(name: str, source: Path | None) -> list[Path]:
 
 def _folder(source: Path | None) -> Path | None:
     """The data folder: ``source``, else $R3L_MATH, else None. Raises ConfigError if it does not exist."""
-    folder = source
-    if folder is None and os.environ.get(FOLDER):
-        folder = Path(os.environ[FOLDER])
-    if folder is not None and not folder.is_dir():
-        raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
-    return folder
+    if source is None:
+        return named_folder(FOLDER)
+    if not source.is_dir():
+        raise ConfigError(f"the data folder {source} does not exist; correct the path")
+    return source
 
 
 def _download(name: str, origin: Origin) -> list[Path]:

@@ -7,7 +7,6 @@ Synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from r3l.envs.webshop.engine.catalogue import (
 from r3l.envs.webshop.engine.synthetic import sources
 
 from r3l.core.errors import DataError
+from r3l.core.named_folders import named_folder
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.locks import locked
 from r3l.files.paths import cache_folder
@@ -65,7 +65,7 @@ def locate(catalogue: str) -> Path:
     Raises DataError if the original's catalogue is missing, or if the folder holds one with another id,
     ConfigError if no task set has the id's name.
     """
-    return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
+    return _located(catalogue, named_folder(VARIABLE), str(cache_folder("webshop")))
 
 
 def original() -> tuple[Path, Meta]:
@@ -73,13 +73,13 @@ def original() -> tuple[Path, Meta]:
 
     Raises DataError if the variable is not set, or its folder holds no catalogue of this release.
     """
-    folder = os.environ.get(VARIABLE)
-    if not folder:
+    folder = named_folder(VARIABLE)
+    if folder is None:
         raise DataError(
             f"{VARIABLE} is not set: build the catalogue of the original files (`r3l data catalogue --help`) "
             f"and set {VARIABLE} to its folder, or play this project's own catalogue (--tier nano)"
         )
-    return Path(folder), read_meta(Path(folder))
+    return folder, read_meta(folder)
 
 
 def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path, Meta]:
@@ -127,10 +127,10 @@ def make_original(
 
 
 @lru_cache(maxsize=32)
-def _located(catalogue: str, variable: str, cache: str) -> Path:
-    """The cached part of ``locate``; its result depends on ``variable`` and ``cache``, so it takes them."""
-    if variable and read_meta(Path(variable)).id == catalogue:
-        return Path(variable)
+def _located(catalogue: str, named: Path | None, cache: str) -> Path:
+    """The cached part of ``locate``; its result depends on ``named`` and ``cache``, so it takes them."""
+    if named and read_meta(named).id == catalogue:
+        return named
     name = catalogue.rsplit("-", 2)[0]
     if name == ORIGINAL:
         folder, meta = original()

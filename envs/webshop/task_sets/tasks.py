@@ -8,7 +8,6 @@ catalogue themselves; its size and hash are in every task id.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,6 +19,7 @@ from r3l.envs.webshop.engine.goals import Goal
 from r3l.envs.webshop.engine.synthetic import is_hard
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.core.named_folders import named_folder
 from r3l.core.task import Task
 
 # Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script;
@@ -62,7 +62,7 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         name, split = self.parts(task_set)
         if name not in ORIGINAL_SPLITS:
             return super().committed_hash(task_set)
-        if not os.environ.get(VARIABLE):
+        if named_folder(VARIABLE) is None:
             return "unbuilt"
         return sha256_of(self.regenerate(name, split))
 
