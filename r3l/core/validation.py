@@ -113,22 +113,31 @@ def close_all(env: str, engines: Sequence[Environment]) -> None:
 
 
 def closing_error(engine: Environment) -> str:
-    """Close ``engine``; returns what its close() raised, as "RuntimeError: text", or "" if nothing."""
+    """Close ``engine``; returns a sentence on what its close() raised, with its class, or "" if nothing."""
     try:
         engine.close()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code; a warning names it
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        text = " ".join(str(error).split())
+        return f"{close_of(engine)} raised {type(error).__name__}: {text}"
     return ""
 
 
+def close_of(engine: Environment) -> str:
+    """The name of the function that closes ``engine``, for messages: ``Class.close()``."""
+    return f"{type(engine).__qualname__}.close()"
+
+
 def warn_of_closing(env: str, errors: Sequence[str]) -> None:
-    """Warn of the engines of ``env`` whose :func:`closing_error` is not "", by count and by the first one."""
-    raised = [error for error in errors if error]
-    if raised:
+    """Warn of the engines of ``env`` that did not close, by count and by the first one's error.
+
+    ``errors``: each engine's :func:`closing_error`, "" for one that closed.
+    """
+    left = [error for error in errors if error]
+    if left:
         warnings.warn(
-            f"environment {env!r}: close() raised in {len(raised)} of {len(errors)} engines "
-            f"({raised[0][:300]}). What was played is not affected; what an engine holds, such as a process "
-            "or a session, may be left open",
+            f"environment {env!r}: {len(left)} of {len(errors)} engines did not close ({left[0][:300]}). "
+            "What was played is not affected; what an engine holds, such as a process or a session, may be "
+            "left open",
             stacklevel=3,
         )
 

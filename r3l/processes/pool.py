@@ -25,11 +25,12 @@ import psutil
 from r3l.core.environment import EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, ReplayMismatch
 from r3l.core.task import Task
-from r3l.core.validation import warn_of_closing
+from r3l.core.validation import closing_error, warn_of_closing
 from r3l.processes.parent import kill
 from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
+CLOSING = 5.0  # seconds in which a worker must close its engines; our choice
 START = 120.0  # further seconds for a process's first answer, since it imports its packages; our choice
 STATES = 10_000  # states after an action that are compared with later episodes, the latest; our choice
 SHOWN = 120  # characters of an observation in a message; our choice
@@ -137,6 +138,7 @@ class WorkerProcess:
         self._deadline = deadline
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._answered = False  # whether the present process has answered a call
+        self._killed = False  # whether closing its engines took too long
         self._failed_starts = 0  # processes in a row that ended before their first answer
         self._start()
 
@@ -206,29 +208,35 @@ class WorkerProcess:
         self._thread.shutdown(wait=False)
 
     def _end(self) -> list[str]:
-        """Have the process close its engines, then close the pipe; returns each engine's closing error."""
+        """Have the process close its engines, then close the pipe; returns what ``join`` does."""
         if self._pipe.closed:  # the process was lost in an earlier call
             return []
+        names: list[str] = []  # of each engine's close()
+        errors: list[str] = []
         try:
-            self._pipe.send((0, "end", None))
-            errors, _ = self._pipe.recv()
-        except (EOFError, OSError):  # it has died, or is killed since its engines do not close
-            return []
+            self._pipe.send(None)
+            names = self._pipe.recv()
+            while len(errors) < len(names):
+                errors.append(self._pipe.recv())
+        except (EOFError, OSError):  # it has died, or is killed since an engine does not close
+            killed = f"did not return, and its worker was killed after {CLOSING:g} s"
+            why = killed if self._killed else "ended its worker"
+            errors += [f"{name} {why}" for name in names[len(errors) :]]
         finally:
             self._pipe.close()
-        return list(errors)
+        return errors
 
     def join(self) -> list[str]:
-        """Wait up to 5 seconds for the process to end, then kill it with its child processes.
+        """Wait up to 5 seconds (CLOSING) for the process to end, then kill it with its child processes.
 
-        Returns each engine's closing error ("" for none); those of a process that was killed are unknown.
+        Returns a sentence on each engine that did not close, "" for one that did.
         """
-        self.process.join(timeout=5)
+        self.process.join(timeout=CLOSING)
         if self.process.is_alive():
+            self._killed = True
             _kill(self.process)
-            return []
-        # The process has ended after the pipe was closed, so the thread is about to return; calls that still
-        # wait in it, after an error, are not waited for.
+        # The process has ended, so the thread is about to return; calls that still wait in it, after an
+        # error, are not waited for.
         try:
             return self._ended.result(timeout=1)
         except TimeoutError:
@@ -334,12 +342,12 @@ class EnvironmentPool:
     def close(self) -> None:
         """Close all engines and end the workers; waits for them, and kills those that do not end.
 
-        Warns once of engines whose close() raised.
+        Warns once of engines whose close() raised or did not return.
         """
         # All workers first, so that they end at the same time.
         for worker in self._workers:
             worker.hang_up()
         errors = [error for worker in self._workers for error in worker.join()]
         if self._here is not None:
-            errors = self._here.end()
+            errors = [closing_error(engine) for engine in self._here.engines()]
         warn_of_closing(self._env, errors)

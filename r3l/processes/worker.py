@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
-from r3l.core.validation import checked_observation, closing_error
+from r3l.core.validation import checked_observation, close_of, closing_error
 
-Verb = Literal["reset", "step", "rewind", "close", "end"]
+Verb = Literal["reset", "step", "rewind", "close"]
 
 
 class WorkerLost(EngineLost):
@@ -107,14 +108,12 @@ class EnvironmentHost:
         self._free: list[RecordedEnvironment] = []  # closed, kept for reuse
 
     def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` (reset, step, rewind, close, end) with ``argument`` on environment ``key``.
+        """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key``.
 
         Returns the observation (None for close). A reset with an unknown key makes or reuses an engine; other
         calls with an unknown key raise WorkerLost, since the environment was in a process that has ended.
-        ``close`` keeps the engine, for reuse; ``end``, whatever its key, is :meth:`end`.
+        ``close`` keeps the engine, for reuse.
         """
-        if verb == "end":
-            return self.end()
         if key not in self._live:
             if verb != "reset":
                 raise WorkerLost(f"an environment worker of {self._factory.name!r} was replaced")
@@ -127,26 +126,38 @@ class EnvironmentHost:
             return None
         return getattr(self._live[key], verb)(argument)
 
-    def end(self) -> list[str]:
-        """Close the engines of all environments; returns each one's ``closing_error``."""
-        recorded = [*self._live.values(), *self._free]
-        self._live.clear()
-        self._free.clear()
-        return [closing_error(one.engine) for one in recorded]
+    def engines(self) -> list[Environment]:
+        """The engines of all environments, those in use first."""
+        return [recorded.engine for recorded in (*self._live.values(), *self._free)]
 
 
 def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:
     """Main loop of a worker process: answer calls from ``pipe`` until its other end is closed; close engines.
 
     A call is ``(key, verb, argument)`` (:meth:`EnvironmentHost.call`), an answer ``(result, error or None)``:
-    exceptions are sent to the caller, foreign code's as EngineError with their traceback.
+    exceptions are sent to the caller, foreign code's as EngineError with their traceback. The call None ends
+    the worker: its answer is the name of each engine's close(), then, one by one, the ``closing_error`` of
+    each.
     """
     host = EnvironmentHost(factory, options)
+    _answer_calls(host, pipe)
+    engines = host.engines()
+    with suppress(OSError):  # the caller may be gone; the engines are closed all the same
+        pipe.send([close_of(engine) for engine in engines])
+    for engine in engines:
+        error = closing_error(engine)
+        with suppress(OSError):
+            pipe.send(error)
+
+
+def _answer_calls(host: EnvironmentHost, pipe: Connection) -> None:
+    """Answer calls from ``pipe`` until the call None, or until its other end is closed."""
     while True:
         try:
             call = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller did not read the answer
-            host.end()
+            return
+        if call is None:
             return
         # An error is an answer, too: the worker and its other environments go on.
         answer: tuple[Any, R3LError | None]
@@ -159,5 +170,4 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
         try:
             pipe.send(answer)
         except OSError:  # the caller has closed the pool
-            host.end()
             return

@@ -126,24 +126,6 @@ class UnclosableGames(Games):
         return Unclosable()
 
 
-class Hanging(Game):
-    def close(self):
-        time.sleep(600)
-
-
-class HangingGames(Games):
-    def create(self, options):
-        return Hanging()
-
-
-def test_an_engine_that_hangs_while_it_is_closed_does_not_hold_the_command():
-    pool = EnvironmentPool(HangingGames(), 1)
-    asyncio.run(begun(pool, [Task("odd", "games", "test", payload={"begins": "steady"})]))
-    began = time.monotonic()
-    pool.close()
-    assert time.monotonic() - began < 60  # 5 s, on a busy machine more
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_engines_are_closed_at_the_end_and_one_that_raises_is_named(workers, tmp_path):
     file = tmp_path / "closed"
@@ -155,5 +137,44 @@ def test_engines_are_closed_at_the_end_and_one_that_raises_is_named(workers, tmp
     assert file.read_text(encoding="utf-8") == "closed\n" * 3
     assert len(warned) == 1
     message = str(warned[0].message)
-    assert "environment 'games': close() raised in 3 of 3 engines" in message
-    assert "(RuntimeError: the window is gone)" in message
+    assert "environment 'games': 3 of 3 engines did not close" in message
+    assert "(Unclosable.close() raised RuntimeError: the window is gone)" in message
+
+
+class Hanging(Game):
+    """A game whose close() never returns, or ends its process, if its task says so."""
+
+    def reset(self, task):
+        self.closing = task.payload["closing"]
+        return super().reset(task)
+
+    def close(self):
+        if self.closing == "hangs":
+            time.sleep(600)
+        if self.closing == "exits":
+            os._exit(3)
+
+
+class HangingGames(Games):
+    def create(self, options):
+        return Hanging()
+
+
+@pytest.mark.parametrize(
+    ("closing", "why"),
+    [("hangs", "did not return, and its worker was killed after 5 s"), ("exits", "ended its worker")],
+)
+def test_an_engine_that_does_not_close_is_named(closing, why):
+    """Of three engines the first and the third share a worker, which closes its engines in this order."""
+    pool = EnvironmentPool(HangingGames(), 2)
+    payloads = [{"begins": "steady", "closing": each} for each in ("returns", "returns", closing)]
+    tasks = [Task(f"odd{k}", "games", "test", payload=payload) for k, payload in enumerate(payloads)]
+    asyncio.run(begun(pool, tasks))
+    began = time.monotonic()
+    with pytest.warns(UserWarning) as warned:
+        pool.close()
+    assert time.monotonic() - began < 60  # 5 s, on a busy machine more
+    assert len(warned) == 1
+    assert f"environment 'games': 1 of 3 engines did not close (Hanging.close() {why})" in str(
+        warned[0].message
+    )
