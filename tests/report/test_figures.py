@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import matplotlib.style
 import numpy as np
 import pytest
 from report.runs import write_run
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.report import figures
-from r3l.report.figures import FIGURES, select
+from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.style import look
 from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
@@ -79,6 +80,21 @@ def test_learning_curves_show_seeds_mean_and_band_from_three_seeds_on(three_seed
     assert lines(alfworld, "grpo")[-1].get_ydata()[0] == pytest.approx(
         0.17
     )  # 0.15, 0.17, 0.19 after the first update
+
+
+def test_a_legend_of_many_methods_is_complete_and_leaves_the_subplots_their_height(tmp_path):
+    """Long and short names in turn: a column is as wide as its longest name."""
+    for k in range(40):
+        name = f"method_{k:02}" if k % 8 else f"method_{k:02}_with_a_rather_long_name_of_its_own"
+        write_run(tmp_path, name, 0, [1], [0])
+    with matplotlib.style.context(style.SHEET):
+        figure, _ = drawn("learning_curves", tmp_path)
+        figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    assert len(figure.legends[0].get_texts()) == 40
+    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1 and legend.y1 <= figure.bbox.y1
+    subplot = figure.axes[0].get_window_extent()
+    assert subplot.y1 < legend.y0 and subplot.height / figure.dpi > 1  # inches
 
 
 def test_exploration_by_hand(tmp_path):

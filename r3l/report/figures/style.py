@@ -10,13 +10,14 @@ from __future__ import annotations
 import colorsys
 import hashlib
 import io
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError
@@ -36,6 +37,7 @@ COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
 CAPTION = 6  # points
 LETTERS = 22  # of a caption, an inch
 GREY = "#4D4D4D"
+LEGEND_ROWS = 3  # for which the heights of figures have room
 CROWD = 4  # methods; more hide each other's seeds and bands
 SHEET = Path(__file__).with_name("figures.mplstyle")
 
@@ -176,13 +178,34 @@ def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """Draw a legend above the subplots, in as few rows as the width allows."""
-    widths = [0.055 * len(str(handle.get_label())) + 0.45 for handle in handles]  # inches
-    rows = math.ceil(sum(widths) / (0.92 * figure.get_figwidth()))
-    columns = -(-len(handles) // rows)
+    """Draw a legend above the subplots, in as few rows as the width allows.
+
+    The figure's height has room for LEGEND_ROWS of them; it grows by each further one.
+    """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+
+    size = FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points()
+    widths = [_width(str(handle.get_label()), size) + 0.065 * size for handle in handles]  # inches
+    # Handles fill one column after the other, and a column is as wide as its longest label.
+    for rows in range(1, len(handles) + 1):
+        columns = -(-len(handles) // rows)
+        if sum(map(max, np.array_split(widths, columns))) < 0.97 * figure.get_figwidth():
+            break
+    further = max(0, rows - LEGEND_ROWS)
+    figure.set_figheight(figure.get_figheight() + further * 1.5 * size / 72)
     figure.legend(
         handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6, columnspacing=1.2
     )
+
+
+def _width(text: str, size: float) -> float:
+    """Width of ``text`` in inches, in a font of ``size`` points."""
+    font = _font()
+    font.set_size(size, 720)  # dots an inch; few of them would round each letter's width
+    font.set_text(text)
+    width, _ = font.get_width_height()  # in 64ths of a dot
+    return float(width / 64 / 720)
 
 
 def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
