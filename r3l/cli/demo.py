@@ -103,7 +103,7 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
 
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
     """A line for each update, as soon as the training process has written its metrics."""
-    from r3l.runs.metrics import read_metrics
+    from r3l.runs.step_metrics import read_metrics
 
     shown = 0
     while shown < STEPS:

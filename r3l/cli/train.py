@@ -50,8 +50,8 @@ def train(
     from r3l.config import TierConfig, load, resolve, variant
     from r3l.runs import forecast
     from r3l.runs.loggers import LOGGERS
-    from r3l.runs.metrics import read_metrics
     from r3l.runs.result import final_scores
+    from r3l.runs.step_metrics import read_metrics
 
     for name in logger or []:
         check_known("logger", name, LOGGERS)

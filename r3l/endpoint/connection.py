@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from r3l.endpoint.answer_fields import UnfinishedAnswer
 from r3l.endpoint.context_limits import LONGEST, message, room_of_refusal
 from r3l.endpoint.options import (
     KEPT,
@@ -32,7 +33,6 @@ from r3l.endpoint.responses import (
     ChatAnswer,
     ModelList,
     TokenAnswer,
-    UnfinishedAnswer,
     UnusableAnswer,
 )
 from r3l.files.redact import KEY, masked_message

@@ -9,54 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from r3l.core.policy import FinishReason, Usage
 from r3l.core.text import END_OF_THOUGHT, THOUGHT, well_formed_json, with_think_tags
+from r3l.endpoint.answer_fields import BaseChoice, Part, TokenCounts, first_choice
 from r3l.files.redact import masked_json
 
-# Finish reasons of many servers, in lower case: the model ended the response, or it reached its limit. With
-# any other word, or none, the response may be incomplete, so it is never graded.
-_ENDS = {
-    "stop",
-    "stop_sequence",
-    "eos",
-    "eos_token",
-    "end",
-    "end_turn",
-    "endoftext",
-    "complete",
-    "completed",
-    "finish",
-}
-_LENGTHS = {
-    *("length", "max_length", "model_length", "max_tokens", "max_new_tokens", "max_output_tokens"),
-    *("max_completion_tokens", "token_limit", "model_context_window_exceeded"),
-}
-_ACCIDENTS = {
-    "abort",
-    "aborted",
-    "error",
-    "cancelled",
-    "canceled",
-    "timeout",
-    "overloaded",
-    "load",
-    "unload",
-}
-_CHOICES = {
-    "content_filter",
-    "safety",
-    "recitation",
-    "refusal",
-    "tool_calls",
-    "tool_use",
-    "function_call",
-    *_ENDS,
-}
 # Commas of an answer. Reading that many values takes a second, in which no other dialog goes on; a response
 # of 100,000 tokens has as many token ids.
 MOST_VALUES = 500_000
@@ -66,7 +28,6 @@ _BLOCKS = ("text", "thinking", "redacted_thinking", "reasoning")
 _TEXTS = ("text", "thinking", "reasoning", "summary")
 MOST_MARKS = 64  # control tokens that are removed from the end of a text
 LONGEST_MARK = 200  # characters of one, with the blanks after it
-_Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -92,94 +53,6 @@ _CONTROL = (
 )
 
 
-class UnfinishedAnswer(httpx2.RequestError):
-    """Raised if the model's response is or may be incomplete; openai's client repeats the request.
-
-    ``reason``: one word, for counts (such as ``null`` or ``content_filter``). ``lasting``: True if a
-    repetition would most likely get the same response.
-    """
-
-    def __init__(self, reason: str, words: str, lasting: bool) -> None:
-        super().__init__(words)
-        self.reason = reason
-        self.lasting = lasting
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-
-class _Usage(_Part):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-    # Tokens of the prompt that the server has cached: OpenAI's, then Anthropic's names.
-    prompt_tokens_details: Any = None
-    cache_read_input_tokens: Any = None
-    cache_creation_input_tokens: Any = None
-
-    @property
-    def read(self) -> int | None:
-        """Tokens of the prompt; None if not counted.
-
-        In OpenAI's counts, cached tokens are part of ``prompt_tokens``; in Anthropic's they are counted
-        apart. More cached tokens than ``prompt_tokens`` must be apart, so they are added; as many or fewer
-        are taken for a part.
-        """
-        details = self.prompt_tokens_details
-        inside = details.get("cached_tokens") if isinstance(details, dict) else None
-        apart = [self.cache_read_input_tokens, self.cache_creation_input_tokens]
-        cached = max(_count(inside), sum(map(_count, apart)))
-        if self.prompt_tokens is None or cached <= self.prompt_tokens:
-            return self.prompt_tokens
-        return self.prompt_tokens + cached
-
-
-def _count(value: Any) -> int:
-    """``value`` if it is a number of tokens, else 0."""
-    return value if type(value) is int and 0 <= value < 2**31 else 0
-
-
-class _Ended(_Part):
-    """Fields of a choice in both protocols."""
-
-    index: int | None = None
-    finish_reason: str | None = None
-    error: Any = None
-
-    @property
-    def end(self) -> FinishReason | None:
-        """Why the response ended; None if it may be incomplete."""
-        if self.error:
-            return None
-        word = (self.finish_reason or "").lower()
-        if word in _ENDS:
-            return FinishReason.END
-        return FinishReason.LENGTH if word in _LENGTHS else None
-
-    def unfinished(self, error: Any, words: str) -> UnfinishedAnswer:
-        """The error of this choice. ``error``: the error field of the answer; ``words``: further reasons."""
-        word = (self.finish_reason or "").lower()
-        error = error or self.error
-        if error:
-            reason = "error"
-        elif not word:
-            reason = "null"
-        else:
-            reason = word if word in _ACCIDENTS | _CHOICES else "other"
-        detail = f"; error {json.dumps(error)}" if error else ""
-        lasting = not error and word not in _ACCIDENTS
-        shown = f"finish_reason {json.dumps(self.finish_reason)}{words}{detail}"
-        return UnfinishedAnswer(reason, shown, lasting)
-
-
-ChoiceT = TypeVar("ChoiceT", bound=_Ended)
-
-
-def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
-    """The choice with index 0, or the first one."""
-    return next((choice for choice in choices if choice.index == 0), choices[0])
-
-
 def read_json_of_server(content: bytes) -> Any:
     """Parse a server's response as JSON; bytes that are not UTF-8 become lone surrogates.
 
@@ -199,10 +72,10 @@ def _text_in(part: Any) -> str:
     return part if isinstance(part, str) else ""
 
 
-class Answer(_Part):
+class Answer(Part):
     """Base of all checked responses of a server: the fields that each may have."""
 
-    usage: _Usage | None = None
+    usage: TokenCounts | None = None
     _replaced: int = PrivateAttr(0)
 
     @classmethod
@@ -284,8 +157,8 @@ class _Completion(Answer):
 class ChatAnswer(_Completion):
     """A checked response of /chat/completions; only the choice with index 0 is read."""
 
-    class _ChatChoice(_Ended):
-        class _Message(_Part):
+    class _ChatChoice(BaseChoice):
+        class _Message(Part):
             content: str | None = None
             reasoning_content: str | None = None  # of servers that separate the thought from the text
             reasoning: str | None = None  # vLLM's newer name of that field
@@ -323,7 +196,7 @@ class ChatAnswer(_Completion):
 
         A thought after which nothing follows has no closing tag.
         """
-        message = _first(self.choices).message
+        message = first_choice(self.choices).message
         text = with_think_tags(message.content or "")
         thought = message.thought
         if not thought or END_OF_THOUGHT in text:
@@ -336,7 +209,7 @@ class ChatAnswer(_Completion):
         True if there were any (else the next prompt would have them twice). ``ends``: spellings of the
         model's own end tokens, besides the usual ones.
         """
-        message = _first(self.choices).message
+        message = first_choice(self.choices).message
         marks = "|".join([*(re.escape(end) for end in ends if end.strip()), _CONTROL])
         at_end = re.compile(rf"(?:{marks})\s*\Z")
         content = message.content or ""
@@ -351,7 +224,7 @@ class ChatAnswer(_Completion):
 
     def check_complete(self) -> None:
         """Raise UnfinishedAnswer if the response may be incomplete, calls a tool, or has no text at all."""
-        choice = _first(self.choices)
+        choice = first_choice(self.choices)
         message = choice.message
         if self.error or choice.end is None:
             raise choice.unfinished(self.error, "")
@@ -364,7 +237,7 @@ class ChatAnswer(_Completion):
     @property
     def is_respelled(self) -> bool:
         """True if :attr:`text` differs from what the server sent: the thought had another field or marks."""
-        message = _first(self.choices).message
+        message = first_choice(self.choices).message
         return bool(message.thought) or self.text != (message.content or "")
 
     @property
@@ -374,20 +247,20 @@ class ChatAnswer(_Completion):
     @property
     def finish_reason(self) -> FinishReason:
         """Why the response ended: END or LENGTH (cut off); only after :meth:`check_complete`."""
-        return _first(self.choices).end or FinishReason.LENGTH
+        return first_choice(self.choices).end or FinishReason.LENGTH
 
 
 class TokenAnswer(_Completion):
     """A checked response of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
 
-    class _TokenChoice(_Ended):
+    class _TokenChoice(BaseChoice):
         token_ids: list[_Token] | None = None
 
     choices: list[_TokenChoice] = Field(min_length=1, max_length=MOST_CHOICES)
 
     def check_complete(self) -> None:
         """Raise UnfinishedAnswer if the choice may be incomplete, UnusableAnswer if it has no token ids."""
-        choice = _first(self.choices)
+        choice = first_choice(self.choices)
         if self.error or choice.end is None:
             raise choice.unfinished(self.error, "")
         if not choice.token_ids:
@@ -396,17 +269,17 @@ class TokenAnswer(_Completion):
     @property
     def ids(self) -> list[int]:
         """Ids of the sampled tokens, the end token included."""
-        return _first(self.choices).token_ids or []
+        return first_choice(self.choices).token_ids or []
 
     @property
     def was_cut(self) -> bool:
-        return _first(self.choices).end is FinishReason.LENGTH
+        return first_choice(self.choices).end is FinishReason.LENGTH
 
 
 class ModelList(Answer):
     """A checked response of /models; ``data``: the models, each with its name ``id``."""
 
-    class _Model(_Part):
+    class _Model(Part):
         id: str
 
     data: list[_Model] = []

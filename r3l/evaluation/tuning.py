@@ -16,10 +16,11 @@ from r3l.evaluation.episodes import Evaluation
 from r3l.evaluation.verification import verify_further
 from r3l.files.json_files import Number, read_json
 from r3l.runs.manifest import Manifest, TaskSetSummary
-from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, read_metrics, step_seconds
+from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.runs.result import Result
 from r3l.runs.run_dir import MANIFEST, RESULT
 from r3l.runs.run_paths import validation_evaluation
+from r3l.runs.step_metrics import base_success, read_metrics, step_seconds
 from r3l.stats.comparison import Effect
 
 RULE = (

@@ -29,10 +29,11 @@ from r3l.files.digests import SUMS, altered, recorded_digests, sha256_of, write_
 from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
-from r3l.runs.metrics import COLLECT_SECONDS, read_metrics, totals
+from r3l.runs.metrics import COLLECT_SECONDS
 from r3l.runs.result import SCHEMA, Result, final_scores
 from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT, has_other_name
 from r3l.runs.run_paths import find_further
+from r3l.runs.step_metrics import read_metrics, totals
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"

@@ -31,8 +31,7 @@ from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
 from r3l.local.session import LocalSession, check_installed, open_session, pass_wanted
 from r3l.local.training.trainer import Trainer
-from r3l.runs import metrics as run_metrics
-from r3l.runs import steps, trajectory_log
+from r3l.runs import step_metrics, steps, trajectory_log
 from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, TimeLimit, time_limit
@@ -327,8 +326,8 @@ def log_step(
         **collected.metrics,
         **update_metrics,
     }
-    totals.update(run_metrics.totals([metrics]))
-    return run_metrics.with_rates(metrics)
+    totals.update(step_metrics.totals([metrics]))
+    return step_metrics.with_rates(metrics)
 
 
 def save_checkpoint(session: LocalSession, trainer: Trainer, totals: Counter[str], run_dir: Path) -> Path:

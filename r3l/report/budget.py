@@ -17,7 +17,7 @@ from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.scores import mean_tokens
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
-from r3l.runs.metrics import rates
+from r3l.runs.step_metrics import rates
 
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),

@@ -23,7 +23,7 @@ from r3l.report.frame import ALL, common_seeds, scores_S_T
 from r3l.report.labels import method_label
 from r3l.report.probes import Content
 from r3l.report.updates import updates
-from r3l.runs.metrics import rates, summed
+from r3l.runs.step_metrics import rates, summed
 from r3l.stats.comparison import Effect
 
 RATE_NAMES = {*rates({})}

@@ -54,10 +54,11 @@ from r3l.feedback.feedback import FeedbackSource
 from r3l.files.json_files import read_json, read_jsonl, read_jsonl_columns, variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
-from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS, read_metrics
+from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS
 from r3l.runs.result import Result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
+from r3l.runs.step_metrics import read_metrics
 
 log = logging.getLogger(__name__)
 

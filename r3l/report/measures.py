@@ -17,13 +17,8 @@ from r3l.report.labels import planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.report.updates import updates
-from r3l.runs.metrics import (
-    COLLECT_SECONDS,
-    TRAIN_SECONDS,
-    base_success,
-    rates,
-    summed,
-)
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
+from r3l.runs.step_metrics import base_success, rates, summed
 from r3l.stats.intervals import t_interval
 
 LAST = 5  # updates; the learning curves' running mean has as many

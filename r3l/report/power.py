@@ -15,7 +15,7 @@ from r3l.report.labels import env_label, method_label
 from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
 from r3l.report.updates import updates
-from r3l.runs.metrics import step_seconds
+from r3l.runs.step_metrics import step_seconds
 from r3l.stats.comparison import POWER, minimum_detectable_effect
 from r3l.stats.power import PowerTarget, seeds_needed, spread_factors
 

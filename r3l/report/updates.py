@@ -18,7 +18,7 @@ from r3l.config.method import RATE
 from r3l.evaluation.curve import CurvePoint
 from r3l.files.json_files import read_jsonl, variants
 from r3l.report.frame import ALL
-from r3l.runs import metrics
+from r3l.runs import metrics, step_metrics
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
@@ -30,13 +30,13 @@ class TrainingColumns:
     """The metrics of a finished training by name: an array, shape (U,), with NaN at updates without a value.
 
     A metric that no update recorded is all NaN. ``updates``: number of updates. ``kept``: the metrics in
-    r3l.runs.metrics.KEPT, which come from the cache folder; for another metric, all metrics of the run are
+    r3l.runs.step_metrics.KEPT, which come from the cache folder; for another metric, all metrics of the run are
     read.
     """
 
     def __init__(self, run_dir: Path, version: Version) -> None:
         self._run = run_dir, version
-        self.kept = metrics.read_kept(run_dir)
+        self.kept = step_metrics.read_kept(run_dir)
         self.updates = len(self.kept[metrics.GENERATED_TOKENS])
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
@@ -102,13 +102,13 @@ def _variants(run_dir: Path, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
 def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
-    return metrics.read_metrics(run_dir)
+    return step_metrics.read_metrics(run_dir)
 
 
 @cache  # a few kB a run, which several tables and figures of a report need
 def _training(run_dir: Path, version: Version) -> TrainingRecord:
     columns = TrainingColumns(run_dir, version)
-    # Success of base rollouts at each update, as r3l.runs.metrics.base_success; NaN where there was none.
+    # Success of base rollouts at each update, as r3l.runs.step_metrics.base_success; NaN where there was none.
     bases_U = columns.counts("rollouts") - columns.counts("retry/count")
     solved_U = columns.counts("stop/success") - columns.counts("retry/success")
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -20,8 +20,8 @@ from typing import Any
 from r3l.core.errors import ConfigError, check_known
 from r3l.files.json_files import read_json
 from r3l.runs.manifest import Manifest
-from r3l.runs.metrics import read_metrics
 from r3l.runs.run_dir import MANIFEST
+from r3l.runs.step_metrics import read_metrics
 
 Metrics = Mapping[str, float]
 Log = Callable[[Metrics], None]  # takes the metrics of one step, "step" included

@@ -12,8 +12,8 @@ from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of
 from r3l.files.json_files import Number, read_json
-from r3l.runs.metrics import read_metrics
 from r3l.runs.run_dir import RESULT
+from r3l.runs.step_metrics import read_metrics
 
 SCHEMA = 2  # of result.json; :func:`final_scores` has what changed
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice

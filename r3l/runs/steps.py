@@ -25,14 +25,9 @@ from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
 from r3l.files.json_files import append_jsonl, rewrite_jsonl
 from r3l.processes.progress import progress
 from r3l.runs.loggers import Log, open_loggers
-from r3l.runs.metrics import (
-    COLLECT_SECONDS,
-    GENERATED_TOKENS,
-    TRAIN_SUCCESS,
-    step_seconds,
-    with_rounded_times,
-)
+from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS
 from r3l.runs.run_dir import METRICS
+from r3l.runs.step_metrics import step_seconds, with_rounded_times
 
 MAX_FAILED = 0.5  # share of a step's rollouts that an environment's own errors may end; our choice
 REFUSED = "refused_batch.jsonl.gz"  # in a run's directory: one line per row

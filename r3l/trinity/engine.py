@@ -21,14 +21,14 @@ from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import check_start
-from r3l.runs import metrics as run_metrics
-from r3l.runs import trajectory_log
+from r3l.runs import step_metrics, trajectory_log
 from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
-from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, read_metrics
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
+from r3l.runs.step_metrics import read_metrics
 from r3l.runs.steps import recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import FLASH, Config, Place, as_yaml, trinity_config, write_inputs
@@ -128,7 +128,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
         last = backend.collect()
         if (folder / trajectory_log.FILE).is_file():
             shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
-        finished = result(run, run_dir, last, run_metrics.totals(read_metrics(run_dir)))
+        finished = result(run, run_dir, last, step_metrics.totals(read_metrics(run_dir)))
         write_json_atomic(run_dir / RESULT, finished)
         return finished
 
@@ -211,4 +211,4 @@ def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> 
         TRAIN_SECONDS: reported["time/train_step"],
         "step": number,
     }
-    return run_metrics.with_rates(metrics)
+    return step_metrics.with_rates(metrics)

@@ -16,17 +16,11 @@ from r3l.config import Run
 from r3l.core.errors import DataError
 from r3l.evaluation.episodes import EpisodeBatch, Evaluation
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.runs.metrics import (
-    COLLECT_SECONDS,
-    TRAIN_SECONDS,
-    TRAIN_SUCCESS,
-    read_kept,
-    read_metrics,
-    step_seconds,
-)
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAIN_SUCCESS
 from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, FAILED, RESULT, Failure, is_locked, recorded_fingerprint
 from r3l.runs.run_paths import PLAYED, validation_evaluation
+from r3l.runs.step_metrics import read_kept, read_metrics, step_seconds
 from r3l.workflow.plan import LOGS
 from r3l.workflow.task_sets import CheckedTaskSets
 

@@ -12,7 +12,7 @@ from r3l.core.rollout import play
 from r3l.feedback.audits import Leak, count_retry, grade_reflection, leak_of
 from r3l.feedback.feedback import ParsedReflection
 from r3l.processes.pool import EnvironmentPool
-from r3l.runs.metrics import rates
+from r3l.runs.step_metrics import rates
 
 CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
 

@@ -22,7 +22,7 @@ from r3l.local.engine import collect, train
 from r3l.local.session import open_session
 from r3l.processes.pool import WorkerProcess
 from r3l.runs import trajectory_log
-from r3l.runs.metrics import base_success
+from r3l.runs.step_metrics import base_success
 
 STEPPING = ["train.tasks_per_step=2", "train.save_every=2", "threads=1", "method_settings.group_size=4"]
 STOPPABLE = [*STEPPING, "env_settings.max_turns=4"]

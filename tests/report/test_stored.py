@@ -13,8 +13,8 @@ from r3l.report.frame import all_tasks, read_runs, with_further
 from r3l.report.registered import load_registered
 from r3l.report.table import write
 from r3l.report.updates import updates
-from r3l.runs.metrics import base_success
 from r3l.runs.run_paths import HINT_GAP, find_runs
+from r3l.runs.step_metrics import base_success
 from r3l.stats.power import StoppingRule
 from r3l.workflow import plan
 

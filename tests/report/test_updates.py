@@ -6,7 +6,7 @@ import numpy as np
 from report.runs import rewrite, write_run
 
 from r3l.report.updates import training_of
-from r3l.runs import metrics
+from r3l.runs import step_metrics
 
 STEPS = [
     {
@@ -29,8 +29,10 @@ def test_a_training_is_read_once_and_again_when_its_metrics_change(tmp_path, mon
     assert read.measured == {"seconds/train": 1.5}
 
     reads = []
-    read_kept = metrics.read_kept
-    monkeypatch.setattr(metrics, "read_kept", lambda run_dir: reads.append(run_dir) or read_kept(run_dir))
+    read_kept = step_metrics.read_kept
+    monkeypatch.setattr(
+        step_metrics, "read_kept", lambda run_dir: reads.append(run_dir) or read_kept(run_dir)
+    )
     assert training_of(run) is read and not reads
     rewrite(run.with_name("metrics.jsonl"), json.dumps(STEPS[0]) + "\n")
     assert training_of(run).tokens_spent.tolist() == [0, 700] and reads == [run.parent]

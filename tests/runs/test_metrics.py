@@ -11,7 +11,8 @@ from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
-from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
+from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total
+from r3l.runs.step_metrics import totals
 from r3l.runs.steps import group_metrics, row_metrics
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]

@@ -46,7 +46,7 @@ class Quantity:
 def success(metrics: series.Columns, window: int) -> series.Floats:
     """Success of base rollouts over the ``window`` updates up to each one, shape (U,); NaN without any.
 
-    As r3l.runs.metrics.base_success of their counts, for thousands of runs at once.
+    As r3l.runs.step_metrics.base_success of their counts, for thousands of runs at once.
     """
     names = ("rollouts", "retry/count", "stop/success", "retry/success")
     rollouts, retries, solved, solved_retries = (

@@ -18,7 +18,7 @@ from r3l.report.frame import BENCH, by_bench, by_method
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
-from r3l.runs.metrics import members, summed
+from r3l.runs.step_metrics import members, summed
 
 
 def endings(runs: pd.DataFrame) -> list[Table]:
