@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -36,10 +39,21 @@ def report(
         )
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
     named = selection_of(None, None, runs).runs
-    shown = read_runs(found(named, results), named)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
+    with _without_garbage_collection():
+        shown = read_runs(found(named, results), named)
+        written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
     size = written.stat().st_size
     count = len(all_tasks(shown))
     summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
     print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """No search for garbage during the block: almost all that a report makes of thousands of runs is in use."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -15,6 +15,7 @@ import logging
 import lzma
 import os
 import re
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ from typing_extensions import TypedDict
 from r3l.core.errors import DataError
 from r3l.core.text import shown
 from r3l.files import unpacking
-from r3l.files.cleanup import remove_unused
+from r3l.files.cleanup import DAY, remove_unused
 from r3l.files.paths import cache_folder, regular
 from r3l.files.redact import masked
 from r3l.files.unpacking import most, unpacked
@@ -134,12 +135,15 @@ def read_jsonl_columns(
     # Looked up by content, model and names. A cache that is damaged, or of another form, is written again.
     decisive = "\0".join((hashlib.sha256(content).hexdigest(), _digest_of_model(model), *names))
     key = hashlib.sha256(decisive.encode()).hexdigest()
-    cached = cache_folder("columns") / key[:2] / f"{key}.json"
+    cached = f"{cache_folder('columns')}/{key[:2]}/{key}.json"  # of thousands of runs: a Path takes as long
     with suppress(OSError, ValueError):
-        columns: dict[str, list[Any]] = from_json(cached.read_bytes())
+        with open(cached, "rb", buffering=0) as file:
+            columns: dict[str, list[Any]] = from_json(file.read())
+            days = (time.time() - os.fstat(file.fileno()).st_mtime) / DAY
         _columns_adapter(model, names).validate_python(columns, strict=True)
         with suppress(OSError):  # a cache that cannot be written is read all the same
-            os.utime(cached)  # in use: kept for another UNUSED days
+            if days > 1:
+                os.utime(cached)  # in use: kept for another UNUSED days
         return columns
 
     if path.name.endswith(SUFFIX):
@@ -155,7 +159,7 @@ def read_jsonl_columns(
         columns = {name: [row.get(name) for row in rows] for name in names}
     # Without a cache it only takes longer. ValueError: text that is not Unicode.
     with suppress(OSError, ValueError):
-        write_atomic(cached, to_json(columns))
+        write_atomic(Path(cached), to_json(columns))
         remove_unused(cache_folder("columns"), UNUSED)
     return columns
 

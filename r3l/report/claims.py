@@ -22,11 +22,11 @@ from r3l.report.claim_learning import BenchRuns, LearningTest
 from r3l.report.frame import ALL, common_seeds, scores_S_T
 from r3l.report.labels import method_label
 from r3l.report.probes import Content
-from r3l.report.updates import updates
-from r3l.runs.step_metrics import rates, summed
+from r3l.report.updates import training_of
+from r3l.runs.metrics import RATES
 from r3l.stats.comparison import Effect
 
-RATE_NAMES = {*rates({})}
+RATES_BY_NAME = {rate.name: rate for rate in RATES}
 
 
 def short_rate(rate: float) -> str:
@@ -120,8 +120,9 @@ class TrainingTest(Strict):
     @model_validator(mode="after")
     def _rates_exist(self) -> TrainingTest:
         for name in (self.rate, self.minus):
-            if isinstance(name, str) and name not in RATE_NAMES:
-                raise ValueError(f"rate {name!r} is unknown; choose one of {', '.join(sorted(RATE_NAMES))}")
+            if isinstance(name, str) and name not in RATES_BY_NAME:
+                known = ", ".join(sorted(RATES_BY_NAME))
+                raise ValueError(f"rate {name!r} is unknown; choose one of {known}")
         return self
 
     def values_S(self, runs: BenchRuns) -> list[float]:
@@ -138,18 +139,24 @@ class TrainingTest(Strict):
 
     def _by_seed(self, runs: BenchRuns, method: str) -> dict[int, float]:
         """``rate`` - ``minus`` of each training of ``method`` by seed, if it recorded all needed counts."""
+        one = RATES_BY_NAME[self.rate]
+        other = RATES_BY_NAME[self.minus] if isinstance(self.minus, str) else None
+        number = 0.0 if isinstance(self.minus, str) else self.minus
 
-        def effect(counts: Mapping[str, Any]) -> float | None:
-            known = rates(counts)
-            rate, minus = known[self.rate], known[self.minus] if isinstance(self.minus, str) else self.minus
+        def effect(counts: Mapping[str, float]) -> float | None:
+            rate, minus = one.of(counts), other.of(counts) if other else number
             return None if rate is None or minus is None else rate - minus
 
+        needed = {*one.counts, *(other.counts if other else ())}
+        ends = (slice(self.change), slice(-self.change, None))
         values = {}
         of_method = runs.of(method)
         for seed, path, budget in zip(of_method.seed, of_method.path, of_method.budget, strict=True):
             if self.change:
-                metrics = updates(path)
-                first, last = effect(summed(metrics[: self.change])), effect(summed(metrics[-self.change :]))
+                columns = training_of(path).columns
+                first, last = (
+                    effect({name: sum(columns.counts(name)[end].tolist()) for name in needed}) for end in ends
+                )
                 value = None if last is None or first is None else last - first
             else:
                 value = effect(budget)

@@ -115,22 +115,33 @@ def build(
     which get rows even without runs. ``empty``: also print rows and columns without runs. Raises
     ConfigError for an unknown published table or measure.
     """
+    rows = table_rows(config, runs, methods, seeds_planned, tier, benches)
+    # Only published numbers of the same metrics are printed with the rows.
     numbers = published.load(config.published)
-    reference, title = Reference(numbers, config.published_as), config.title
-    runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
-    benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
-
-    # What is in a row depends on the kind of table; only published numbers of the same metrics are printed
-    # with it.
     columns: Sequence[str] = SCORES
     if config.kind == "measures":
-        rows = measure_rows(runs, methods, config.measures, seeds_planned, title, reference, benches)
         numbers = [number for number in numbers if number.metric in config.measures]
         columns = MEASURE_COLUMNS
-    elif config.kind == "published":
-        rows = published_rows(runs, reference, tier, seeds_planned, title, config.reason)
-    else:
-        rows = score_rows(runs, methods, config.baseline, seeds_planned, title, reference, benches)
+    elif config.kind == "scores":
         numbers = [number for number in numbers if number.metric in published.SCORES]
-    printed = paper_table(title, rows, numbers, config.measures, empty)
+    printed = paper_table(config.title, rows, numbers, config.measures, empty)
     return ReportTable(rows, as_stored(rows, columns), printed)
+
+
+def table_rows(
+    config: TableConfig,
+    runs: pd.DataFrame,
+    methods: Sequence[str],
+    seeds_planned: int,
+    tier: str,
+    benches: Sequence[Bench] = (),
+) -> pd.DataFrame:
+    """The rows of the table that ``config`` describes; arguments and errors as in :func:`build`."""
+    reference, title = Reference(published.load(config.published), config.published_as), config.title
+    runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
+    benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
+    if config.kind == "measures":
+        return measure_rows(runs, methods, config.measures, seeds_planned, title, reference, benches)
+    if config.kind == "published":
+        return published_rows(runs, reference, tier, seeds_planned, title, config.reason)
+    return score_rows(runs, methods, config.baseline, seeds_planned, title, reference, benches)

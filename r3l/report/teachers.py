@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from r3l.report.frame import all_tasks, by_bench, by_method
 from r3l.report.labels import bench_label
 from r3l.report.probes import Content, name_of
 from r3l.report.table import Column, Table, table
-from r3l.report.updates import training_of, updates
+from r3l.report.updates import TrainingColumns, training_of
 from r3l.runs.metrics import TEACHER_CONTEXTS
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
@@ -151,11 +152,16 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
 
 def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) -> TeacherRow:
     """The row of a method: means over the updates of each seed, then over ``seeds``."""
-    steps_S = [[step for step in updates(path) if TEACHER_CONTEXTS in step] for path in seeds.path]
+    trainings = [training_of(path).columns for path in seeds.path]
+
+    def recorded(columns: TrainingColumns, name: str) -> NDArray[np.float64]:
+        """The metric at the updates with a teacher that recorded it."""
+        with_teacher_U = ~np.isnan(columns[TEACHER_CONTEXTS])
+        return columns[name][with_teacher_U & ~np.isnan(columns[name])]
 
     def by_seed(name: str) -> list[float]:
-        means = [[step[name] for step in steps if name in step] for steps in steps_S]
-        return [float(np.mean(values)) for values in means if values]
+        values = [recorded(columns, name) for columns in trainings]
+        return [float(np.mean(of_seed)) for of_seed in values if len(of_seed)]
 
     def mean(name: str) -> float | None:
         values = by_seed(name)
@@ -167,7 +173,7 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
     of_same = by_seed("teacher/gap_difference_by_solution")
     same = t_interval(of_same) if of_same else None
     contexts, shown, feedback, solutions = (
-        sum(step.get(f"teacher/{name}", 0) for steps in steps_S for step in steps)
+        sum(float(recorded(columns, f"teacher/{name}").sum()) for columns in trainings)
         for name in ("contexts", "with_feedback", "by_feedback", "by_solution")
     )
     hints = feedback + solutions

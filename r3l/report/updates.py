@@ -29,20 +29,22 @@ Version = tuple[str, int] | None  # the file that holds lines of a run, with its
 class TrainingColumns:
     """The metrics of a finished training by name: an array, shape (U,), with NaN at updates without a value.
 
-    A metric that no update recorded is all NaN. ``updates``: number of updates. ``kept``: the metrics in
-    r3l.runs.step_metrics.KEPT, which come from the cache folder; for another metric, all metrics of the run are
-    read.
+    A metric that no update recorded is all NaN. ``updates``: number of updates. Metrics are read when they
+    are first asked for, together with the others of their set in r3l.runs.step_metrics.
     """
 
-    def __init__(self, run_dir: Path, version: Version) -> None:
-        self._run = run_dir, version
-        self.kept = step_metrics.read_kept(run_dir)
-        self.updates = len(self.kept[metrics.GENERATED_TOKENS])
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._known: dict[str, NDArray[np.float64]] = {}
+        self.updates = len(self[metrics.GENERATED_TOKENS])
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
-        if name in self.kept:
-            return np.array(self.kept[name], dtype=float)
-        return np.array([row.get(name, math.nan) for row in _updates(*self._run)])
+        if name not in self._known:
+            sets = (step_metrics.KEPT, step_metrics.OF_COUNTS, step_metrics.OF_TEACHERS, (name,))
+            names = next(names for names in sets if name in names)
+            columns = step_metrics.read_columns(self._run_dir, names)
+            self._known |= {key: np.array(column, dtype=float) for key, column in columns.items()}
+        return self._known[name]
 
     def counts(self, name: str) -> NDArray[np.float64]:
         """The metric at each update, 0 where it has none."""
@@ -100,14 +102,14 @@ def _variants(run_dir: Path, name: str) -> tuple[str, ...]:
     return tuple(map(str, variants(run_dir / name)))
 
 
-@lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
+@lru_cache(maxsize=1024)  # a table reads them once for each of its measures
 def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
     return step_metrics.read_metrics(run_dir)
 
 
 @cache  # a few kB a run, which several tables and figures of a report need
 def _training(run_dir: Path, version: Version) -> TrainingRecord:
-    columns = TrainingColumns(run_dir, version)
+    columns = TrainingColumns(run_dir)
     # Success of base rollouts at each update, as r3l.runs.step_metrics.base_success; NaN where there was none.
     bases_U = columns.counts("rollouts") - columns.counts("retry/count")
     solved_U = columns.counts("stop/success") - columns.counts("retry/success")
@@ -116,8 +118,8 @@ def _training(run_dir: Path, version: Version) -> TrainingRecord:
     tokens, rollouts = (
         np.cumsum(np.append(0.0, columns.counts(name))) for name in (metrics.GENERATED_TOKENS, "rollouts")
     )
-    taught = any(count is not None for count in columns.kept[metrics.TEACHER_CONTEXTS])
-    measured = {name: float(sum(filter(None, columns.kept[name]))) for name in metrics.MEASURED}
+    taught = not np.isnan(columns[metrics.TEACHER_CONTEXTS]).all()
+    measured = {name: sum(columns.counts(name).tolist()) for name in metrics.MEASURED}
     measured = {name: total for name, total in measured.items() if total}
     return TrainingRecord(measured, success_U[~np.isnan(success_U)], tokens, rollouts, taught, columns)
 

@@ -52,6 +52,11 @@ class Rate:
     excluded: tuple[str, ...] = ()
     unit: str = "share"
 
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The metrics that the rate is made of."""
+        return self.numerator + self.denominator + self.excluded
+
     def of(self, counts: Counts) -> float | None:
         """The rate, from the counts of a step or the totals of a run; None if the denominator is 0."""
         denominator = _sum(counts, self.denominator) - _sum(counts, self.excluded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -15,6 +16,7 @@ from r3l.runs.metrics import (
     COLLECT_SECONDS,
     GENERATED_TOKENS,
     MEASURED,
+    METRICS,
     RATES,
     TEACHER_CONTEXTS,
     TIME,
@@ -44,23 +46,30 @@ def read_metrics(run_dir: Path) -> list[dict[str, float]]:
     return read_jsonl(run_dir / FILE, StepMetrics)
 
 
-# Metrics that reports need of thousands of runs at once.
+# Metrics that reports need of thousands of runs at once, in sets that are read together: of every run, of its
+# rates, and of runs with a teacher.
 KEPT = (
     *("rollouts", "retry/count", "stop/success", "retry/success"),
     *(GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED),
 )
-# Type of a line as far as these go. A TypedDict: its columns can be checked without making rows of them.
-_kept: dict[str, Any] = {"step": int, **dict.fromkeys(KEPT, NotRequired[Number])}
-_KeptMetrics = TypedDict("_KeptMetrics", _kept)  # type: ignore[misc]
+OF_COUNTS = tuple(dict.fromkeys(name for rate in RATES for name in rate.counts))
+OF_TEACHERS = tuple(name for name in METRICS if name.startswith("teacher/"))
 
 
-def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
-    """The metrics in KEPT of a finished run: by name, the value of each step, None where it is missing.
+def read_columns(run_dir: Path, names: tuple[str, ...] = KEPT) -> dict[str, list[float | None]]:
+    """The metrics ``names`` of a finished run: by name, the value of each step, None where it is missing.
 
     After the first call they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
     line that is damaged, lacks its step, or has a text for one of these metrics.
     """
-    return read_jsonl_columns(run_dir / FILE, _KeptMetrics, KEPT)
+    return read_jsonl_columns(run_dir / FILE, _step_with(names), names)
+
+
+@cache
+def _step_with(names: tuple[str, ...]) -> Any:
+    """Type of a line as far as ``names`` go: a TypedDict, whose columns are checked without making rows."""
+    keys: dict[str, Any] = {"step": int, **dict.fromkeys(names, NotRequired[Number])}
+    return TypedDict("StepWith", keys)  # type: ignore[operator]
 
 
 def members(counts: Counts, family: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAIN_SUCCESS
 from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, FAILED, RESULT, Failure, is_locked, recorded_fingerprint
 from r3l.runs.run_paths import PLAYED, validation_evaluation
-from r3l.runs.step_metrics import read_kept, read_metrics, step_seconds
+from r3l.runs.step_metrics import read_columns, read_metrics, step_seconds
 from r3l.workflow.plan import LOGS
 from r3l.workflow.task_sets import CheckedTaskSets
 
@@ -160,7 +160,7 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
             with suppress(DataError, OSError):  # reported by the run's own status
                 result = read_json(folder / RESULT, Result)
                 key = result["tier"], result["env"], result["method"]
-                kept = read_kept(folder)
+                kept = read_columns(folder)
                 steps = zip(kept[COLLECT_SECONDS], kept[TRAIN_SECONDS], strict=True)
                 seconds[key].append(sum((collect or 0) + (train or 0) for collect, train in steps))
     return {key: mean(values) for key, values in seconds.items()}

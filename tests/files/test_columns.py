@@ -194,7 +194,8 @@ def test_kept_columns_are_found_by_another_process(tmp_path, monkeypatch):
     """Columns are looked up by nothing that differs from process to process, such as an address."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     rewrite_jsonl(tmp_path / "metrics.jsonl", [{"step": 1}])
-    code = f"from pathlib import Path\nfrom r3l.runs.step_metrics import read_kept\nread_kept(Path({str(tmp_path)!r}))"
+    read = f"read_columns(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path\nfrom r3l.runs.step_metrics import read_columns\n{read}"
     for seed in "01":
         subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONHASHSEED": seed})
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 1

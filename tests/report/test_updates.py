@@ -29,16 +29,16 @@ def test_a_training_is_read_once_and_again_when_its_metrics_change(tmp_path, mon
     assert read.measured == {"seconds/train": 1.5}
 
     reads = []
-    read_kept = step_metrics.read_kept
+    read_columns = step_metrics.read_columns
     monkeypatch.setattr(
-        step_metrics, "read_kept", lambda run_dir: reads.append(run_dir) or read_kept(run_dir)
+        step_metrics, "read_columns", lambda *asked: reads.append(asked) or read_columns(*asked)
     )
     assert training_of(run) is read and not reads
     rewrite(run.with_name("metrics.jsonl"), json.dumps(STEPS[0]) + "\n")
-    assert training_of(run).tokens_spent.tolist() == [0, 700] and reads == [run.parent]
+    assert training_of(run).tokens_spent.tolist() == [0, 700] and reads == [(run.parent, step_metrics.KEPT)]
 
 
-def test_a_metric_that_is_not_kept_is_read_from_all_of_them(tmp_path):
+def test_a_metric_of_no_set_is_read_by_itself(tmp_path):
     steps = [{"step": 1, "kl": 0.5}, {"step": 2}]
     columns = training_of(write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)).columns
     assert columns.updates == 2 and np.array_equal(columns["kl"], [0.5, np.nan], equal_nan=True)

@@ -179,8 +179,8 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
         second = None
         if spec.baseline == BASELINE and SECOND in methods:
             to_second = spec.model_copy(update={"baseline": SECOND})
-            second = tables.build(to_second, of_table, methods, seeds_planned, config.tier).rows
-        built.append((tables.build(spec, of_table, methods, seeds_planned, config.tier).rows, second))
+            second = tables.table_rows(to_second, of_table, methods, seeds_planned, config.tier)
+        built.append((tables.table_rows(spec, of_table, methods, seeds_planned, config.tier), second))
     return built
 
 
