@@ -21,6 +21,7 @@ from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
+from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.seeds import seed_of
@@ -50,7 +51,8 @@ def bench_train(
 
     Returns (report, None), or after a stop signal or Ctrl-C (report of the arms that had ended, the
     exception); ``missing`` in that report names the others, and so does a line on stderr.
-    Raises ConfigError or CheckpointError as r3l.local.session.open_session does.
+    Raises ConfigError if the responses do not fit, and ConfigError or CheckpointError as
+    r3l.local.session.open_session does.
     """
     stopped: Preempted | KeyboardInterrupt | None = None
     with (
@@ -68,6 +70,12 @@ def bench_train(
                 close_all(session.package.name, [engine])
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
+        room = run.sampling.max_context - max(map(len, prompts))
+        if length > room:
+            raise ConfigError(
+                f"--length is {length}; at most {room} tokens fit after the longest prompt, since "
+                f"sampling.max_context is {run.sampling.max_context}"
+            )
         response_tokens = len(prompts) * length
         report: dict[str, Any] = {
             "cell": run.cell,

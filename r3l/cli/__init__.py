@@ -246,6 +246,8 @@ def main() -> None:
         # The package alfworld makes a folder there when it is imported.
         at_home = Path(str(error.filename)).is_relative_to(os.environ.get("HOME") or "~")
         fix = "; set HOME to a folder that can be written" if at_home else ""
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            fix = "; a file is where a folder is needed: name another path"
         print(f"error: {path} cannot be used: {error.strerror}{fix}", file=sys.stderr)
         sys.exit(2)
     except RuntimeError as error:

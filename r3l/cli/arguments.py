@@ -31,6 +31,11 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
     return value
 
 
+def _no_file(param: typer.CallbackParam, folder: Path) -> Path:
+    """Return the folder of an option, which need not exist yet. Raises DataError if it is a file."""
+    return _existing(param, folder) if folder.exists() else folder
+
+
 def each_once(changes: list[str] | None) -> list[str] | None:
     """Return ``changes`` (``KEY=VALUE`` texts) as they are. Raises ConfigError if a key is set twice.
 
@@ -113,7 +118,9 @@ SeveralResults = Annotated[
         "Default: results, if no run is named.",
     ),
 ]
-Results = Annotated[Path, typer.Option(help="Folder of runs: TIER/ENV/MODEL/METHOD/seedN.")]
+Results = Annotated[
+    Path, typer.Option(callback=_no_file, help="Folder of runs: TIER/ENV/MODEL/METHOD/seedN.")
+]
 StoredRuns = Annotated[
     Path | None, typer.Option(callback=_existing, help="Folder of stored runs. Default: this project's.")
 ]

@@ -20,7 +20,9 @@ def sft(
         Path | None,
         output("Default: results/stored/models/NAME; for a published model in $R3L_CACHE.", folder=True),
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes for demonstrations; 0: this one.")] = 2,
+    workers: Annotated[
+        int, typer.Option(min=0, max=1024, help="Processes for demonstrations; 0: this one.")
+    ] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). An error if the folder is not empty.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from r3l.cli.arguments import RESULTS, found, named, selection_of
 from r3l.core.errors import ConfigError, DataError, did_you_mean
@@ -63,6 +63,24 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
         raise DataError(
             f"no run in {where} is of {of} in {', '.join(envs or ENVS)}: train some (r3l run --method "
             "grpo,sdar --env math)"
+        )
+    return rows
+
+
+def map_of(results: list[Path] | None) -> list[dict[str, Any]]:
+    """The rows of the map (MapRow): of the stored one, or of runs and probes under ``results``.
+
+    Raises DataError if there is no comparison under ``results``.
+    """
+    from r3l.report.probe_map import map_rows, read_map
+    from r3l.stats.intervals import MIN_SEEDS
+
+    rows = map_rows(results) if results else read_map()
+    if not rows:
+        where = " or ".join(map(str, results or []))
+        raise DataError(
+            f"the map has no comparison under {where}: it needs a probe (r3l probe), and runs of r3l and grpo "
+            f"from the probed model, at one learning rate, with {MIN_SEEDS} seeds at least"
         )
     return rows
 

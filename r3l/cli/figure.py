@@ -19,7 +19,7 @@ from r3l.cli.arguments import (
     output,
     selection_of,
 )
-from r3l.cli.evidence import claims_of, feedback_of, stored_evidence, teachers_of
+from r3l.cli.evidence import claims_of, feedback_of, map_of, stored_evidence, teachers_of
 from r3l.cli.printing import print_result
 from r3l.cli.table import ProbeFiles
 from r3l.core.errors import check_known
@@ -85,9 +85,8 @@ def figure_of_map(results: SeveralResults = None, out: FigureFiles = FOLDER, as_
     Example: `r3l figure map --out results/figures`
     """
     from r3l.report.figures import probe_map
-    from r3l.report.probe_map import map_rows, read_map
 
-    _print_drawn("map", probe_map.draw(map_rows(results) if results else read_map(), out), as_json)
+    _print_drawn("map", probe_map.draw(map_of(results), out), as_json)
 
 
 def figure_of_held_out(

@@ -27,7 +27,16 @@ from r3l.cli.arguments import (
 )
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
-from r3l.cli.workflow import RENAMED, default_resources, jobs_of, line, make, others, placement
+from r3l.cli.workflow import (
+    RENAMED,
+    default_resources,
+    jobs_of,
+    line,
+    make,
+    others,
+    placement,
+    require_executor,
+)
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.text import printable
 
@@ -88,6 +97,8 @@ def run(
 
     check_cores(cores)
     where = placement(profile, cores)
+    if profile:
+        require_executor(profile)
     if profile and not dry_run:
         check_profile(default_resources(profile))
     content, config = _configured(tier, env, method, model, seed, grid, overrides, logger)
@@ -227,7 +238,7 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     known |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}
     files = []
     for target in targets or ():
-        if Path(target).is_relative_to(RESULTS):
+        if Path(target).is_relative_to(RESULTS) and ".." not in Path(target).parts:
             files.append(target)
         else:
             check_known("target", target, known)

@@ -22,7 +22,7 @@ from r3l.cli.arguments import (
     output,
     selection_of,
 )
-from r3l.cli.evidence import claims_of, feedback_of, named_claims, teachers_of
+from r3l.cli.evidence import claims_of, feedback_of, map_of, named_claims, teachers_of
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError, DataError, unknown
 
@@ -203,9 +203,9 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     """
     from r3l.report.map_rule import KNOWN_BEFORE
     from r3l.report.map_table import map_table
-    from r3l.report.probe_map import flat, map_rows, read_map
+    from r3l.report.probe_map import flat, read_map
 
-    rows = map_rows(results) if results else read_map()
+    rows = map_of(results)
     records = flat(rows)
     printed = map_table(rows, read_map(KNOWN_BEFORE))
     _write_and_print(records, printed, out, as_json)

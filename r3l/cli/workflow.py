@@ -19,6 +19,7 @@ from rich.console import Console
 from r3l.cli.arguments import RESULTS
 from r3l.core.errors import ConfigError, DataError, check_known
 from r3l.files.paths import SNAKEFILE, WORKFLOW
+from r3l.files.requirements import require
 from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
@@ -66,16 +67,25 @@ def placement(profile: str | None, cores: str) -> list[str]:
     return ["--profile", os.path.relpath(profiles / profile)]
 
 
+def require_executor(profile: str) -> None:
+    """Raise ConfigError if snakemake's plugin for the executor of a profile of workflow/profiles is missing."""
+    if _content(profile).get("executor") == "slurm":
+        require("slurm", f"--profile {profile}")
+
+
 def default_resources(profile: str) -> dict[str, Any]:
     """Resources that a profile of workflow/profiles requests for every job, such as ``slurm_account``.
 
     The values of its key ``default-resources``; {} without it.
     """
+    defaults: dict[str, Any] = _content(profile).get("default-resources", {})
+    return defaults
+
+
+def _content(profile: str) -> dict[str, Any]:
     from r3l.files.yaml_files import read_yaml
 
-    content = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")
-    defaults: dict[str, Any] = content.get("default-resources", {})
-    return defaults
+    return read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")
 
 
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:

@@ -62,6 +62,10 @@ def check_signed(run_dir: Path) -> dict[str, bytes]:
     """
     recorded = recorded_digests(run_dir)
     if not recorded:
+        if not {MANIFEST, EVALUATION}.intersection(os.listdir(run_dir)):
+            raise DataError(
+                f"{run_dir} holds no run: it has neither {MANIFEST} nor {EVALUATION}; correct the path"
+            )
         raise DataError(
             f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it"
         )

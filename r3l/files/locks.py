@@ -33,6 +33,10 @@ def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: fl
         raise RunDirectoryError(
             f"{path} is in use by another process; wait for it or choose another with {option}"
         ) from error
+    except FileExistsError as error:
+        raise RunDirectoryError(
+            f"{error.filename} is a file, not a directory; choose another with {option}"
+        ) from error
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be written ({error}); choose another with {option}"

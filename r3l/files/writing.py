@@ -140,7 +140,7 @@ def is_write_error(error: Exception, folder: Path) -> bool:
 
 @contextmanager
 def writable(path: Path, make: bool = True) -> Iterator[None]:
-    """Turn any OSError in the block into RunDirectoryError, which names ``path`` and the fix (--out).
+    """Turn any OSError in the block into RunDirectoryError, which names ``path`` and the fix.
 
     ``make``: first make the folder of ``path``.
     """
@@ -152,7 +152,7 @@ def writable(path: Path, make: bool = True) -> Iterator[None]:
         if isinstance(error, R3LError):  # which says why already
             raise
         raise RunDirectoryError(
-            f"{path} cannot be written ({error.strerror}); choose another path with --out"
+            f"{path} cannot be written ({error.strerror}); choose another path"
         ) from error
 
 

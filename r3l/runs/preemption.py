@@ -22,6 +22,7 @@ from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
 log = logging.getLogger(__name__)
+LONGEST = 1e9  # seconds, 31 years, that a timer can hold: as good as no limit
 EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
@@ -121,7 +122,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     :func:`stop_signals` and :func:`stop_at_once` take it for a stop signal; outside both it ends the process.
     """
     if seconds is not None:
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        signal.setitimer(signal.ITIMER_REAL, min(max(seconds, 0.001), LONGEST))
     try:
         yield
     finally:

@@ -56,7 +56,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
     Raises RunDirectoryError if another process holds it, or if it cannot be written, now or in the block.
     """
-    with locks.locked(run_dir, run_dir / LOCK, "--run-dir"):
+    with locks.locked(run_dir, run_dir / LOCK, "--run-dir or --out"):
         try:
             # Remains of earlier commands: the error that ended them, and their unfinished files.
             (run_dir / FAILED).unlink(missing_ok=True)

@@ -51,10 +51,12 @@ def run_dir_of(evaluation: Path) -> Path:
 def named_evaluation(path: Path) -> Path:
     """Path of the evaluation.json on the test tasks in the run directory ``path``.
 
-    A ``path`` that is not a directory is returned as it is, even if it does not exist. Raises DataError if
-    the directory has no evaluation.json.
+    The path of an evaluation.json is returned as it is, even if it does not exist. Raises DataError for a
+    directory without one, and for another file.
     """
     if not path.is_dir():
+        if path.name != EVALUATION:
+            raise DataError(f"{path} is no run: name the directory of a run, or its {EVALUATION}")
         return path
     if (path / EVALUATION).is_file():
         return path / EVALUATION

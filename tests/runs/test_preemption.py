@@ -154,3 +154,11 @@ def test_a_first_step_beyond_the_limit_is_said_and_no_other(tmp_path, monkeypatc
     with pytest.raises(Preempted):
         train(resolve("nano", "math", "grpo", 0, overrides=small), tmp_path, minutes=10)
     assert (said in caplog.text) if said else "minutes" not in caplog.text
+
+
+def test_an_endless_time_limit_is_none():
+    """``--minutes inf`` and a typo with many zeros: the timer of the system holds neither."""
+    for seconds in (float("inf"), 1e300):
+        with preemption.time_limit(seconds):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 9e8
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0

@@ -40,6 +40,11 @@ def test_doctor_says_what_to_install_where_there_is_no_java(monkeypatch, capsys,
     assert "in grey, and price ...'" in checks["WebShop engine"]["detail"]
 
 
+def test_a_folder_that_is_no_model_is_not_made_by_sft(monkeypatch, capsys, tmp_path):
+    code, stdout, _ = run(monkeypatch, capsys, "doctor", "--env", "math", "--model", str(tmp_path))
+    assert code == 2 and "fix: give a folder in Hugging Face layout" in stdout
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_terminal_shows_whole_commands(monkeypatch, capsys, tmp_path, width):
     """What failed, and its fix, are below the table: words and commands in backticks are on one line."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r3l.core.errors import DataError
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.claims import Claims, Family
 from r3l.report.claims_table import sentence
@@ -34,8 +35,8 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
 
     ``rows``: verdicts. ``of``: the file of claims, whose margin of equivalence is shaded. Registered and
     exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit than shares
-    are not on the axis; their rows say so. Raises ConfigError if ``out`` names another file type than PDF or
-    PNG, RunDirectoryError if it cannot be written.
+    are not on the axis; their rows say so. Raises DataError if there is no effect, ConfigError if ``out``
+    names another file type than PDF or PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
     from matplotlib.figure import Figure
@@ -48,6 +49,10 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     effects = Counter(row.label for row in rows if _on_axis(row))
     labels = [label for label in dict.fromkeys(row.label for row in rows) if effects[label] > len(claims) / 4]
     labels = labels or list(effects)[:1]
+    if not labels:
+        raise DataError(
+            "no run or probe tests one of the paper's claims; `r3l table claims` prints the command of each"
+        )
     further = [row for row in rows if _on_axis(row) and row.label not in labels]
     # The axis is as wide as the widest interval, to the same length on either side of 0.
     extents = [of.margin]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.map_rule import DIFFERENCES, UNSEEN, lines, name_of
 from r3l.report.probe_map import Comparison
@@ -26,7 +25,7 @@ TITLES = {"early": "Early: training success, first third", "final": "Final: test
 def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
     """Draw the map into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    The map shows R3L minus GRPO over a probe's guided minus fresh. Raises DataError without comparisons,
+    The map shows R3L minus GRPO over a probe's guided minus fresh. ``rows``: at least one. Raises
     ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError if ``out`` cannot be
     written.
     """
@@ -36,10 +35,6 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
     from matplotlib.colors import Normalize
     from matplotlib.lines import Line2D
 
-    if not rows:
-        raise DataError(
-            "the map has no comparison: runs of r3l and grpo at one rate, and a probe (r3l table map)"
-        )
     ordered = sorted(rows, key=lambda row: row["guided_minus_fresh"])
     shade = ScalarMappable(Normalize(*LIMITS), colormaps[COLOURS])
     with matplotlib.style.context(style.SHEET):
