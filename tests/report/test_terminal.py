@@ -202,11 +202,11 @@ def test_no_command_cuts_a_word_or_number_in_a_narrow_terminal():
 
 
 def test_the_doctor_keeps_the_command_to_copy(monkeypatch, capsys):
-    """What was found gives way first, and a long command continues on the next line between its words."""
+    """A command in backticks is on one line, even if that is longer than the terminal."""
     command = f"huggingface-cli download Qwen/Qwen2.5-7B-Instruct --revision {'0123456789abcdef' * 2}"
-    missing = Finding("weights of qwen2.5-7b", False, f"not in {'/data/models' * 4}", command)
+    missing = Finding("weights of qwen2.5-7b", False, f"not in {'/data/models' * 4}", f"`{command}`, or none")
     monkeypatch.setattr(doctor, "examine", lambda tier, run: [Finding("python", True, "3.11.7", ""), missing])
     monkeypatch.setattr(printing, "Console", lambda **_: Console(width=80))
     code, text, _ = run(monkeypatch, capsys, "doctor", "--tier", "paper")
-    assert code == 2 and all(word in text.split() for word in (*command.split(), "FAIL", "python"))
-    assert "Left out at 80 columns: found (all: --json)." in text
+    assert code == 2 and "FAIL weights of qwen2.5-7b: not in" in text and "/data/models" * 4 in text
+    assert sum(f"`{command}`," in line for line in text.splitlines()) == 1 and len(command) > 80
