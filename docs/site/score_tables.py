@@ -13,9 +13,10 @@ from r3l.files.paths import STORED
 from r3l.report import claims, scores
 from r3l.report.claim_learning import BenchRuns
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import ALL, all_tasks, common_seeds, read_runs
+from r3l.report.frame import ALL, all_tasks, common_seeds
 from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
+from r3l.report.reading import read_runs
 from r3l.report.registered import RULE, Registered, registered_rows, registered_table
 from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.run_paths import HINT_GAP, find_runs

@@ -19,7 +19,8 @@ from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, probes
 from r3l.report.claim_verdicts import ClaimVerdict
-from r3l.report.frame import read_runs, with_further
+from r3l.report.frame import with_further
+from r3l.report.reading import read_runs
 from r3l.report.registered import Registered, load_registered, of_base_checkpoints
 from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 

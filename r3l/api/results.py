@@ -27,7 +27,7 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.runs.run_paths import find_runs
 
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
@@ -56,7 +56,7 @@ def compare(
     import pandas as pd
 
     from r3l.report.compare import compare as compared
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.runs.run_paths import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)

@@ -78,7 +78,7 @@ def compare(
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
     from r3l.report import html as report
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.runs.run_paths import CURVES, each_run, first_found, runs_of
     from r3l.workflow import plan
 
@@ -190,8 +190,8 @@ def power(
     """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
-    from r3l.report.frame import read_runs
     from r3l.report.power import power_rows, power_table
+    from r3l.report.reading import read_runs
     from r3l.runs.run_paths import runs_of
     from r3l.stats.comparison import ALPHA
     from r3l.stats.power import PowerTarget
@@ -212,7 +212,7 @@ def registered(stored: StoredRuns = None, out: RowsFile = None, as_json: AsJson 
     Example: `r3l compare registered`
     """
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
     from r3l.runs.run_paths import runs_of
 

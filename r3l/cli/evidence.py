@@ -27,7 +27,7 @@ def teachers_of(
     ``results`` the folder results is read. Raises DataError if there is none.
     """
     from r3l.report import probes
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.report.teachers import teacher_rows
 
     selection = selection_of(env, method, runs)
@@ -127,7 +127,7 @@ def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFr
     may be empty. ``results`` None: the stored runs.
     """
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.runs.run_paths import CURVES, HINT_GAP
 
     folders = results or [stored_runs()]

@@ -45,7 +45,7 @@ def figure(
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
     from r3l.report import figures
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
     from r3l.report.tables import selected
     from r3l.workflow import plan
 

@@ -30,7 +30,8 @@ def report(
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
     from r3l.report import html, probes
-    from r3l.report.frame import all_tasks, read_runs
+    from r3l.report.frame import all_tasks
+    from r3l.report.reading import read_runs
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():

@@ -56,8 +56,8 @@ def table(
     """
     from r3l.config import names
     from r3l.report import tables
-    from r3l.report.frame import read_runs
     from r3l.report.full_table import full_table
+    from r3l.report.reading import read_runs
     from r3l.report.table import write
     from r3l.runs.run_paths import find_further
     from r3l.workflow import plan
@@ -114,7 +114,7 @@ def budget(
     Example: `r3l table budget --results results/stored --env alfworld`
     """
     from r3l.report.budget import budget_rows, budget_table
-    from r3l.report.frame import read_runs
+    from r3l.report.reading import read_runs
 
     selection = selection_of(env, method, runs)
     paths = found(selection.runs, results)

@@ -3,8 +3,8 @@
 How a cell of Table 1 comes about, such as ``0.731 ± 0.017`` of GRPO in ALFWorld. The command ``table`` of
 r3l/cli/table.py calls, in this order:
 
-1. ``frame.read_runs``: all runs as one DataFrame. The five seeds of GRPO are five rows of the group ``all``,
-   each with its success on every task (``task_success``).
+1. ``reading.read_runs``: all runs as one DataFrame, whose columns ``frame`` explains. The five seeds of GRPO
+   are five rows of the group ``all``, each with its success on every task (``task_success``).
 2. ``tables.selected`` and ``tables.build``: the runs and rows that a file of configs/tables shows.
 3. ``scores.score_rows``: one row for each environment, method and task group, as in the csv file. Its
    ``_row`` takes the five seeds' means over tasks to ``r3l.stats.intervals.t_interval`` (their mean, with

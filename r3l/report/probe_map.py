@@ -26,7 +26,8 @@ from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import LearningTest, learning_curves
-from r3l.report.frame import ALL, all_tasks, common_seeds, read_runs
+from r3l.report.frame import ALL, all_tasks, common_seeds
+from r3l.report.reading import read_runs
 from r3l.report.updates import FIRST, early_success
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of

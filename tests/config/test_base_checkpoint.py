@@ -14,8 +14,9 @@ from r3l.files import paths
 from r3l.files.json_files import read_json
 from r3l.files.paths import EXAMPLES
 from r3l.report import tables
-from r3l.report.frame import all_tasks, read_runs
+from r3l.report.frame import all_tasks
 from r3l.report.html import page
+from r3l.report.reading import read_runs
 from r3l.workflow import plan
 
 

@@ -10,7 +10,7 @@ from report.runs import write_run
 
 from docs.site.method_rows import COLUMNS, filled_methods, verdicts_against
 from r3l.core.errors import DataError
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 PAGE = text(DOCS / "methods.md")

@@ -21,7 +21,7 @@ from start_models import START_MODEL
 
 from r3l.evaluation.summary import several_models
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 
 ONE = ["alfworld", "--tier", "nano", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--tier", "nano", "--set", "evaluation.temperature=0"]

@@ -17,7 +17,7 @@ from r3l.files.digests import SUMS
 from r3l.files.json_files import columns_path, read_jsonl, rewrite_jsonl
 from r3l.files.locks import locked
 from r3l.files.paths import STORED
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs import trajectory_log
 from r3l.runs.run_paths import find_runs
 

@@ -12,7 +12,7 @@ import os
 import sys
 
 from r3l import cli
-from r3l.report import claim_verdicts, compare, frame, tables
+from r3l.report import claim_verdicts, compare, reading, tables
 
 END = "\x1e"  # ends the output of one command at one width; its exit code follows
 
@@ -32,8 +32,8 @@ def compute_once(module, name: str, key) -> None:
 
 def main() -> None:
     commands, *widths = map(json.loads, sys.argv[1:])
-    frame._read_run = functools.cache(frame._read_run)
-    compute_once(frame, "read_runs", lambda paths, named=(): (*paths, "named", *named))
+    reading._read_run = functools.cache(reading._read_run)
+    compute_once(reading, "read_runs", lambda paths, named=(): (*paths, "named", *named))
     for module, name in ((tables, "build"), (claim_verdicts, "claim_verdicts"), (compare, "compare")):
         compute_once(module, name, lambda *arguments, **named: tuple(sys.argv))
     for words in commands:

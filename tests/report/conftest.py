@@ -7,7 +7,7 @@ import pytest
 from report.runs import write_three_seeds
 
 from r3l.files.paths import STORED
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import CURVES, find_runs
 
 

@@ -13,7 +13,8 @@ from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
 from r3l.report.figures import held_out
 from r3l.report.figures.style import look
-from r3l.report.frame import read_runs, with_further
+from r3l.report.frame import with_further
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 R3L_AGAINST_GRPO = {"method": "r3l", "against": "grpo"}

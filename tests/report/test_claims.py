@@ -11,7 +11,7 @@ from r3l.report.claim_learning import BenchRuns
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.report.table import write
 from r3l.runs.run_paths import HINT_GAP, find_runs
 from r3l.stats.comparison import power_of

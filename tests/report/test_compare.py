@@ -9,7 +9,7 @@ from rich.console import Console
 
 from r3l.core.errors import DataError
 from r3l.report.compare import compare, comparison_table
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 

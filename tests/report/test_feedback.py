@@ -8,7 +8,7 @@ from report.runs import rewrite, write_run
 from r3l.report import tables
 from r3l.report.budget import budget_rows
 from r3l.report.compare import compare
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.report.scores import score_rows
 from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan

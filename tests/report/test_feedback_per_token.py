@@ -14,7 +14,7 @@ from report.runs import write_run
 from r3l.report.feedback_per_token import feedback_rows, feedback_table
 from r3l.report.figures import feedback_per_token as feedback_figure
 from r3l.report.figures import style
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 BUDGET = {"tokens/generated": 60000, "tokens/trained": 30000}

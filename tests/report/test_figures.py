@@ -11,7 +11,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.report import figures
 from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.style import look
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.workflow.plan import tables
 

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from r3l.cli import app
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
-from r3l.report.frame import read_runs
 from r3l.report.full_table import full_table
 from r3l.report.html import page as report
 from r3l.report.labels import p_cell
+from r3l.report.reading import read_runs
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.run_paths import find_runs
 

@@ -9,8 +9,8 @@ from report.runs import rewrite, write_run
 
 from r3l.report import measures, published
 from r3l.report.budget import budget_rows, budget_table
-from r3l.report.frame import read_runs, token_counts
 from r3l.report.full_table import full_table
+from r3l.report.reading import read_runs, token_counts
 from r3l.report.scores import score_rows
 from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs

@@ -3,7 +3,7 @@
 from report.runs import write_run
 
 from docs.site.stored_tables import PAGES, filled
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 

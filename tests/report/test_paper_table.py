@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.runs import write_run
 
 from r3l.report import tables
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
 

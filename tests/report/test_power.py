@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.report import power
 from r3l.report.compare import compare
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.stats.power import PowerTarget
 

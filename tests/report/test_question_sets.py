@@ -8,7 +8,7 @@ from report.runs import write_run
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
 from r3l.report import tables
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_further, find_runs
 from r3l.workflow import plan
 

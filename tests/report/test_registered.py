@@ -7,7 +7,7 @@ from report.runs import write_run
 from typer.testing import CliRunner
 
 from r3l import cli
-from r3l.report.frame import read_runs
+from r3l.report.reading import read_runs
 from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
 from r3l.runs.run_paths import find_runs
 

@@ -9,8 +9,9 @@ from report.runs import best, rewrite, write_run
 from start_models import cell
 
 from r3l.core.errors import DataError
-from r3l.report.frame import CONSTANT_ANSWER, all_tasks, read_runs
+from r3l.report.frame import CONSTANT_ANSWER, all_tasks
 from r3l.report.paper_table import paper_table
+from r3l.report.reading import read_runs
 from r3l.report.scores import SCORES, score_rows
 from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs

@@ -9,7 +9,8 @@ from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.feedback_per_token import feedback_rows, feedback_table
 from r3l.report.feedback_per_token import flat as feedback_flat
-from r3l.report.frame import all_tasks, read_runs, with_further
+from r3l.report.frame import all_tasks, with_further
+from r3l.report.reading import read_runs
 from r3l.report.registered import load_registered
 from r3l.report.table import write
 from r3l.report.updates import updates

@@ -9,8 +9,8 @@ import pytest
 from program import run
 from report.runs import write_run
 
-from r3l.report.frame import read_runs
 from r3l.report.html import page
+from r3l.report.reading import read_runs
 from r3l.report.teachers import teacher_rows, teacher_table
 from r3l.runs.run_paths import find_runs
 
