@@ -52,10 +52,12 @@ def named_evaluation(path: Path) -> Path:
     """Path of the evaluation.json on the test tasks in the run directory ``path``.
 
     The path of an evaluation.json is returned as it is, even if it does not exist. Raises DataError for a
-    directory without one, and for another file.
+    directory without one, for another file, and if there is nothing at the path.
     """
     if not path.is_dir():
         if path.name != EVALUATION:
+            if not path.exists():
+                raise DataError(f"{path} is missing")
             raise DataError(f"{path} is no run: name the directory of a run, or its {EVALUATION}")
         return path
     if (path / EVALUATION).is_file():

@@ -97,7 +97,7 @@ def test_a_game_that_cannot_be_closed_is_warned_of_and_played(write):
     """It is made and closed once to read its actions, before anything is played."""
     make = {"id": "games:Unclosable-v0", "space": ["MultiBinary", {"n": 2}]}
     package = environment_of(write("dial", "gymnasium", make=make))
-    words = r"environment 'dial': close\(\) raised in 1 of 1 engines \(RuntimeError: the window is gone\)"
+    words = r"'dial': 1 of 1 engines did not close \(\w+\.close\(\) raised RuntimeError: the window is gone\)"
     with pytest.warns(UserWarning, match=words):
         assert package.numbers()
     engine = package.create({})
