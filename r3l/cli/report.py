@@ -52,7 +52,7 @@ def report(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """No search for garbage during the block: almost all that a report makes of thousands of runs is in use."""
+    """Search for no garbage during the block: nearly all that a report makes of its runs stays in use."""
     gc.disable()
     try:
         yield

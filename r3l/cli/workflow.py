@@ -68,7 +68,7 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def require_executor(profile: str) -> None:
-    """Raise ConfigError if snakemake's plugin for the executor of a profile of workflow/profiles is missing."""
+    """Raise ConfigError if snakemake's plugin for a profile's executor (workflow/profiles) is missing."""
     if _content(profile).get("executor") == "slurm":
         require("slurm", f"--profile {profile}")
 

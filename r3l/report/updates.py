@@ -110,7 +110,7 @@ def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
 @cache  # a few kB a run, which several tables and figures of a report need
 def _training(run_dir: Path, version: Version) -> TrainingRecord:
     columns = TrainingColumns(run_dir)
-    # Success of base rollouts at each update, as r3l.runs.step_metrics.base_success; NaN where there was none.
+    # Success of base rollouts at each update (r3l.runs.step_metrics.base_success); NaN without any.
     bases_U = columns.counts("rollouts") - columns.counts("retry/count")
     solved_U = columns.counts("stop/success") - columns.counts("retry/success")
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -54,12 +54,12 @@ def named_evaluation(path: Path) -> Path:
     The path of an evaluation.json is returned as it is, even if it does not exist. Raises DataError for a
     directory without one, for another file, and if there is nothing at the path.
     """
-    if not path.is_dir():
-        if path.name != EVALUATION:
-            if not path.exists():
-                raise DataError(f"{path} is missing")
-            raise DataError(f"{path} is no run: name the directory of a run, or its {EVALUATION}")
+    if path.name == EVALUATION and not path.is_dir():
         return path
+    if not path.exists():
+        raise DataError(f"{path} is missing")
+    if not path.is_dir():
+        raise DataError(f"{path} is no run: name the directory of a run, or its {EVALUATION}")
     if (path / EVALUATION).is_file():
         return path / EVALUATION
     if (path / MANIFEST).is_file():
