@@ -190,6 +190,8 @@ stored: setup
 	for t in alpha group_size retries sync_interval; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 3 --env math,webshop \
 	        --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
+	$(BIN)/r3l table table1 --results $(STORED)/hint_gap --seeds-planned 5 --env alfworld \
+	    --out $(STORED)/hint_gap/table1_nano.csv > /dev/null
 	$(BIN)/r3l table claims --out $(STORED)/claims_nano.csv > /dev/null
 	$(BIN)/r3l figure claims --out $(STORED)/claims_nano.png
 	$(BIN)/r3l figure held_out --out $(STORED)/held_out_nano.png

@@ -53,15 +53,20 @@ def _listed(sentences: Iterable[str]) -> str:
 
 
 def every_claim(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
-    """A row a claim of the paper with a verdict somewhere; below, its other claims."""
-    rows = [row for row in rows if row.claim.family is claims.Family.PAPER]
+    """A row a claim of the paper with a verdict somewhere; below, its other claims.
+
+    Replaced base checkpoints have the last columns.
+    """
+    rows = [row for row in rows if row.claim.family in (claims.Family.PAPER, claims.Family.REPLACED)]
+    rows.sort(key=lambda row: row.claim.family is claims.Family.REPLACED)
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
     most: dict[str, int] = {}  # training seeds of a claim, in the environment with most
     for row in rows:
         if row.over == "seeds":
             most[row.claim.id] = max(row.count, most.get(row.claim.id, 0))
-    names = {row.claim.id: claims_table.sentence(row.claim) for row in rows}
+    papers = {row.claim.id: row.claim for row in rows if row.claim.family is claims.Family.PAPER}
+    names = {claim.id: claims_table.sentence(claim) for claim in papers.values()}
     names |= {claim: f"{names[claim]} ({n} seeds)" for claim, n in most.items() if 0 < n < SEEDS}
     own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
     for row in rows:
@@ -70,9 +75,9 @@ def every_claim(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
             cells.setdefault(names[row.claim.id], {})[row.label] = (
                 claims_table.in_short(row) if row.count else ""
             )
-    left_open = [row.claim for row in rows if row.claim.id in tested - decided]
+    left_open = [claim for claim in papers.values() if claim.id in tested - decided]
     undecided = dict.fromkeys(map(claims_table.sentence, left_open))
-    left = len({row.claim.id for row in rows} - tested)
+    left = len({*papers} - tested)
     texts = [f"Inconclusive wherever tested: {_listed(undecided)}."] if undecided else []
     texts += [f"Claims that are not tested: {left}."] if left else []
     return "\n\n".join([pipe_table(own), *([pipe_table(published)] if published else []), *texts])

@@ -18,14 +18,14 @@ from r3l.report.labels import MDE, env_label, method_label, plus_minus
 from r3l.report.published import Reference
 from r3l.report.reading import read_runs
 from r3l.report.registered import RULE, Registered, registered_rows, registered_table
+from r3l.report.table import rounded
 from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.run_paths import HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, claim_verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
-AT = "@train.lr=0.0003"
-ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
-ARMS += (f"r3l_no_amplification{AT}",)
+ARMS = ("grpo", "r3l", "r3l@min_logprob=-5", "r3l_is", "r3l_no_reflection", "r3l_no_amplification")
+ARMS_RATE = 3e-4  # the learning rate of all arms
 SEEDS = 5  # of each arm
 OF_STEPS = {
     "distilled/hint_gap": ("R3L: hint gap in training", ".2f"),
@@ -85,7 +85,7 @@ def summary(runs: pd.DataFrame, of_plan: Registered) -> str:
         rows[f"{label} ({len(values)} seeds)"] = {
             "base checkpoint": starts.get(label, "").partition(" ")[0],
             **{
-                text: f"{np.mean(seeds.success):.3f}"
+                text: f"{rounded(float(np.mean(seeds.success))):.3f}"
                 for text, seeds in zip(labels.values(), (theirs, ours), strict=True)
             },
             "difference, 95 % interval": f"{np.mean(values):+.3f} ({low:+.3f} to {high:+.3f})",
@@ -149,22 +149,23 @@ def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
     rows: Rows = {}
     for method in ARMS:
         for model, of_model in models.items():
-            seeds = all_tasks(of_model[of_model.method == method])
+            seeds = all_tasks(at_rate(of_model, method, ARMS_RATE))
             if len(seeds):
-                label = seeds.iloc[0].label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
-                rows.setdefault(label, {})[f"`{model}`"] = _arm(seeds, of_model, of_plan.against)
+                cells = rows.setdefault(method_label(method), {})
+                cells[f"`{model}`"] = _arm(method, seeds, of_model, of_plan.against)
     for model, of_model in models.items():
-        for label, text in _in_training(all_tasks(of_model[of_model.method == ARMS[1]])).items():
+        ours = all_tasks(at_rate(of_model, of_plan.method, ARMS_RATE))
+        for label, text in _in_training(ours).items():
             rows.setdefault(label, {})[f"`{model}`"] = text
     return pipe_table(rows)
 
 
-def _arm(seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
+def _arm(method: str, seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
     """GRPO's mean success; for others the paired difference to it, or its values if seeds are few."""
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
-    if seeds.iloc[0].method == against:
-        return f"{np.mean(seeds.success):.3f}{count}"
-    values = claims.ScoreTest(method=seeds.iloc[0].method, against=against).values_S(BenchRuns(of_bench))
+    if method == against:
+        return f"{rounded(float(np.mean(seeds.success))):.3f}{count}"
+    values = claims.ScoreTest(method=method, against=against).values_S(BenchRuns(of_bench), ARMS_RATE)
     if len(values) < MIN_SEEDS or np.ptp(values) == 0:
         return ", ".join(f"{value:+.3f}" for value in values)
     low, high = Effect.of_seeds(values).bounds()

@@ -14,7 +14,7 @@ from r3l.cli.printing import print_result
 def sft(
     name: Annotated[
         str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")
-    ] = "alfworld-1.5m-hints",
+    ] = "alfworld-1.5m-plain",
     model: Annotated[str | None, typer.Option(help="Start from this model, not from the recipe's.")] = None,
     out: Annotated[
         Path | None,

@@ -70,7 +70,7 @@ def evaluate(
     (`r3l`) on published data, or tier nano for a model that this project made. A YAML file lists evaluations
     with these options (docs/endpoints.md#verifiers); options given here are the defaults of its lines.
 
-    Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
+    Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-plain/r3l/seed0`
 
     Example: `r3l evaluate alfworld --server http://localhost:8000 --model Qwen/Qwen2.5-1.5B-Instruct`
 

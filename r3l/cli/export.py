@@ -20,7 +20,7 @@ def model(
 ) -> None:
     """Copy a run's model, with a model card, into a folder or to the Hugging Face hub.
 
-    Example: `r3l export model results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 hub:OWNER/NAME --dry-run`
+    Example: `r3l export model results/nano/alfworld/alfworld-1.5m-plain/r3l/seed0 hub:OWNER/NAME --dry-run`
     """
     from r3l.api.running import check_run_dir
     from r3l.evaluation import publishing

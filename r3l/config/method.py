@@ -129,9 +129,10 @@ class MethodConfig(Strict):
     and ``tiers`` change them, in this order. A dotted key changes the run (``train.sync_interval``).
     ``needs_stage``: tables show the method only in environments that have SFT before RL.
 
-    ``rates`` holds tuned learning rates by tier and environment: ``{nano: {alfworld: 1e-4}}``; the key
-    ``nano@alpha=5`` has the rates of a variant. ``label``: its printed name. ``sources``: by dotted key
-    (``settings.alpha``), where the values come from.
+    ``rates`` holds tuned learning rates by tier and environment: ``{nano: {math: 1e-4}}``; the key
+    ``nano@alpha=5`` has the rates of a variant, and ``math/NAME`` in place of ``math`` the rate for runs from
+    the base checkpoint NAME, if that is not the usual one. ``label``: its printed name. ``sources``: by dotted
+    key (``settings.alpha``), where the values come from.
     """
 
     method: str
@@ -249,20 +250,21 @@ class TunedRate(NamedTuple):
     source: str
 
 
-def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The tuned learning rate of a variant in ``tier`` and ``env``, from the files of its method.
+def tuned_rate(row: Variant, tier: str, start: str) -> TunedRate | None:
+    """The tuned learning rate of a variant in ``tier``, from the files of its method.
 
-    It is the rate tuned for the variant's changes (under any profile), else the rate tuned for its method,
-    else for a method that this one ``extends``; None if none was tuned.
+    ``start``: the key of ``MethodConfig.rates``, ``ENV`` or ``ENV/BASE_CHECKPOINT``. It is the rate tuned for
+    the variant's changes (under any profile), else the rate tuned for its method, else for a method that this
+    one ``extends``; None if none was tuned.
     """
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
     candidates = [(f"{tier}@{changes}", files[-1])]
     candidates += [(tier, file) for file in reversed(files)]
     for at, file in candidates:
-        if env in file.rates.get(at, {}):
-            source = source_in(file.sources, f"rates.{at}").replace("ENV", env)
-            return TunedRate(file.rates[at][env], file.method, source)
+        if start in file.rates.get(at, {}):
+            source = source_in(file.sources, f"rates.{at}").replace("ENV", start.partition("/")[0])
+            return TunedRate(file.rates[at][start], file.method, source)
     return None
 
 

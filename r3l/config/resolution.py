@@ -246,9 +246,9 @@ def layers_of(
             values[of_run] = value
             sources[of_run] = source
         below.append(Layer(shown_path("methods", file.method), values, sources))
-    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint.
-    is_tuned = tuned and profile == "paper" and base == usual
-    rate = tuned_rate(row, tier, env) if is_tuned else None
+    # A tuned learning rate was chosen for the profile paper and one base checkpoint: the usual or a named one.
+    is_tuned = tuned and profile == "paper"
+    rate = tuned_rate(row, tier, env if base == usual else f"{env}/{base}") if is_tuned else None
     if rate:
         below.append(Layer(shown_path("methods", rate.file), {RATE: rate.rate}, rate.source))
     return row, [*below, *above]

@@ -1,9 +1,9 @@
 """Verdicts of the stored runs and probes on each claim: an effect with its interval.
 
-The claims of the paper, the registered ones and the exploratory ones are three families. Within each,
-Benjamini and Hochberg's correction covers all effects that have an interval: a table of over a hundred
-effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py)
-keep Holm's.
+The claims of the paper, the same from replaced base checkpoints, the registered ones and the exploratory ones
+are families of their own. Within each, Benjamini and Hochberg's correction covers all effects that have an
+interval: a table of over a hundred effects is read for what it finds, and 5 % of that may be wrong. The
+registered comparisons (registered.py) keep Holm's.
 """
 
 from __future__ import annotations
@@ -196,10 +196,12 @@ def claim_verdicts(
 
     The environments ``of.envs`` (registered tier, base checkpoints that configs name now) have rows with or
     without runs; other environments, tiers and models only with runs or probes, and in the registered tier
-    only rows of exploratory claims. A claim with registered seeds has rows only in the environments of these
-    seeds. ``curves``: runs of the registered entries, scored during training. Claims with registered seeds
-    prefer ``curves`` to ``runs``; claims of the paper take from ``curves`` what ``runs`` lack; exploratory
-    claims read only ``runs``. Raises ConfigError for a published row that the tables lack.
+    only rows of exploratory claims, and from the replaced base checkpoints (``earlier`` in
+    configs/registered.yaml) the paper's claims as a family of their own. A claim with registered seeds has
+    rows only in the environments of these seeds. ``curves``: runs of the registered entries, scored during
+    training. Claims with registered seeds prefer ``curves`` to ``runs``; claims of the paper take from
+    ``curves`` what ``runs`` lack; exploratory claims read only ``runs``. Raises ConfigError for a published
+    row that the tables lack.
     """
     # Only the columns that tests read: tests choose rows hundreds of times.
     runs = runs[COLUMNS]
@@ -215,30 +217,36 @@ def claim_verdicts(
             of_benches(with_further(runs, further)),
         )
     nothing = BenchRuns(runs.iloc[:0])
-    tier, baseline = load_registered().tier, load_registered().against
-    planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
-    probed = probes_by_bench(probes, baseline)
+    plan = load_registered()
+    models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in of.envs}
+    planned: list[Bench] = [(plan.tier, env, model) for env, model in models.items()]
+    replaced: list[Bench] = [(plan.tier, one.env, one.model) for one in plan.earlier]
+    probed = probes_by_bench(probes, plan.against)
     seen = sorted({*exploratory, *probed} - {*planned})
     everywhere = [*planned, *seen]
 
     rows = []
     for claim in of.claims:
         if claim.seeds:
-            evidence, shown = registered, [bench for bench in planned if bench[1] in claim.seeds]
+            evidence = registered
+            shown = [
+                (plan.tier, env, claim.models.get(env, models[env])) for env in of.envs if env in claim.seeds
+            ]
         elif claim.family is Family.EXPLORATORY:
             evidence, shown = exploratory, everywhere
         else:
-            evidence, shown = (
-                of_paper,
-                [bench for bench in everywhere if bench in planned or bench[0] != tier],
-            )
+            evidence = of_paper
+            shown = [*planned, *(bench for bench in seen if bench in replaced or bench[0] != plan.tier)]
         for bench in shown:
-            measured = _measured(claim, bench, evidence.get(bench, nothing), probed.get(bench, {}), of)
-            label = bench_label(bench, planned if bench in planned else shown)
+            asked = claim
+            if claim.family is Family.PAPER and bench in replaced:
+                asked = claim.model_copy(update={"family": Family.REPLACED})
+            measured = _measured(asked, bench, evidence.get(bench, nothing), probed.get(bench, {}), of)
+            label = bench_label(bench, planned if bench in planned else [*planned, *shown])
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))
                 for row in measured
-                if row.count or bench in planned
+                if row.count or bench in planned or claim.seeds
             ]
 
     judged: dict[int, Comparison | None] = {}

@@ -208,11 +208,12 @@ class PublishedEffect(Strict):
 class Family(StrEnum):
     """Claims whose p-values are corrected together.
 
-    A family is the paper's claims, the claims of one entry of docs/preregistration.md, or the exploratory
-    claims, which were made after the runs were seen.
+    A family is the paper's claims, the same from base checkpoints that were replaced, the claims of one entry
+    of docs/preregistration.md, or the exploratory claims, which were made after the runs were seen.
     """
 
     PAPER = "paper"
+    REPLACED = "replaced base checkpoint"
     CURVES = "registered curves"
     ADAPTIVE = "registered adaptive"
     EXPLORATORY = "exploratory"
@@ -226,8 +227,9 @@ class Claim(Strict):
 
     ``says``: the verdict that confirms it, ``ahead`` or ``equivalent``. ``family``: the claims with which its
     p-value is corrected. ``seeds``: number of training seeds that were registered, by environment; no verdict
-    is given before they are done. ``predicted``: what was written down before the runs, by environment.
-    ``paper``: the published effect to compare with. Raises ValidationError for more than one test.
+    is given before they are done. ``models``: by environment, the registered base checkpoint, if it is not
+    the one in use. ``predicted``: what was written down before the runs, by environment. ``paper``: the
+    published effect to compare with. Raises ValidationError for more than one test.
     """
 
     id: str
@@ -240,6 +242,7 @@ class Claim(Strict):
     probe: ProbeTest | None = None
     says: Literal["ahead", "equivalent"] = "ahead"
     seeds: dict[str, int] = {}
+    models: dict[str, str] = {}
     predicted: dict[str, str] = {}
     paper: PublishedEffect | None = None
     note: str = ""

@@ -291,7 +291,7 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
         raise DataError(
             f"{a} and {b} are the same method and seed{more}, but their episodes differ: name the runs that "
             "are meant by their directories, instead of the complete folder, as in r3l table table1 "
-            "results/nano/alfworld/alfworld-1.5m-hints/my_method/seed* --results results/stored"
+            "results/nano/alfworld/alfworld-1.5m-plain/my_method/seed* --results results/stored"
         )
     if copies:
         once = "%d runs are in two places with the same episodes and count once: %s ..."

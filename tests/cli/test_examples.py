@@ -19,7 +19,7 @@ from r3l.config import resolve
 from r3l.files.paths import STORED, STORED_MODELS
 
 APP = get_command(cli.app)
-RUN = "results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0"
+RUN = "results/nano/alfworld/alfworld-1.5m-plain/r3l/seed0"
 TINY = ("--set", "train.tasks_per_step=2", "--set", "workers=0", "--set", "evaluation.tasks=1")
 
 QUICK = {  # run as they are

@@ -7,6 +7,7 @@ from r3l.config import tuning as config_tuning
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
 
+TUNED_FROM = "alfworld-1.5m-hints"  # ALFWorld's rates; the checkpoint in use has none
 TUNINGS = [read_json(path) for path in sorted((STORED / "tuning").glob("*/*/*.json"))]
 
 
@@ -52,29 +53,41 @@ def test_a_model_and_a_profile_change_values_too():
     assert found["method_settings.credit_rule"] == ("released_inverted", "configs/methods/r3l.yaml")
 
 
-def test_a_tuned_rate_holds_where_it_was_tuned():
+@pytest.mark.parametrize(
+    ("env", "base", "key"),
+    [("scienceworld", None, "scienceworld"), ("alfworld", TUNED_FROM, f"alfworld/{TUNED_FROM}")],
+)
+def test_a_tuned_rate_holds_where_it_was_tuned(env, base, key):
     """For the row, its method and what that extends; not for another profile or model, or a row with a
-    rate."""
-    rate = load_method("r3l").rates["nano"]["alfworld"]
+    rate. ``base``: the base checkpoint from which it was tuned, None for the usual one."""
+    rate = load_method("r3l").rates["nano"][key]
     usual = load("tiers", "nano", TierConfig).train.lr
     assert rate != usual
 
-    def lr(method, model=None, *overrides, **options):
-        return resolve("nano", "alfworld", method, 0, model, list(overrides), **options).train.lr
+    def lr(method, *overrides, model=base, **options):
+        return resolve("nano", env, method, 0, model, list(overrides), **options).train.lr
 
     assert lr("r3l") == lr("r3l@alpha=5") == lr("r3l_no_credit") == lr("r3l@profile=paper") == rate
-    assert lr("r3l@profile=fair") == lr("r3l", "math-1.5m") == lr("r3l", tuned=False) == usual
-    assert lr("r3l@train.lr=0.5") == lr("r3l", None, "train.lr=0.5") == 0.5
+    assert lr("r3l@profile=fair") == lr("r3l", model="math-1.5m") == lr("r3l", tuned=False) == usual
+    assert lr("r3l@train.lr=0.5") == lr("r3l", "train.lr=0.5") == 0.5
     assert lr("rltf_fm@feedback=environment") == 9e-4 != lr("rltf_fm")  # only that variant was tuned
+
+
+def test_a_base_checkpoint_without_tuned_rates_has_the_tier_s():
+    """ALFWorld's were tuned from the checkpoint that was in use before."""
+    run = resolve("nano", "alfworld", "r3l", 0)
+    assert run.model == "alfworld-1.5m-plain" and run.train.lr == 3e-4
+    assert resolve("nano", "alfworld", "r3l", 0, TUNED_FROM).train.lr == 1e-4
 
 
 @pytest.mark.parametrize("tuning", TUNINGS, ids=lambda tuning: f"{tuning['env']}/{tuning['method']}")
 def test_rates_in_the_files_are_those_that_the_stored_tunings_chose(tuning):
     """And the tunings are of runs as they are made today, but of 30 updates, as the rule was then."""
     tier, env, row = tuning["tier"], tuning["env"], variant(tuning["method"])
-    assert resolve(tier, env, row, 0).train.lr == pytest.approx(tuning["chosen"])
+    base = TUNED_FROM if env == "alfworld" else None
+    assert resolve(tier, env, row, 0, base).train.lr == pytest.approx(tuning["chosen"])
     for rate in tuning["rates"]:
         for run in rate["runs"]:
             short = config_tuning.at_rate(row, f"{rate['lr']:.3g}").changed(**{"train.steps": "30"})
-            tried = resolve(tier, env, short, run["seed"])
+            tried = resolve(tier, env, short, run["seed"], base)
             assert tried.fingerprint() == run["fingerprint"]

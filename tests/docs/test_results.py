@@ -122,8 +122,8 @@ def test_adaptive_r3l_on_alfworld_has_the_stored_numbers():
         return f"({found.mean:+.3f}, {found.low:.3f} to {found.high:.3f})"
 
     page = (ROOT / METHODS).read_text(encoding="utf-8")
-    from_plain = stated("plain", *[("hint_gap", "plain", "grpo")] * 10)
+    from_plain = stated("plain", *[("", "plain", "grpo")] * 10)
     assert f"ALFWorld from `alfworld-1.5m-plain` {from_plain}." in page
     r3l = "r3l@train.lr=0.0003"
-    to_r3l = stated("hints", *[("", "hints", r3l)] * 5, *[("curves", "hints", r3l)] * 5)
+    to_r3l = stated("hints", *[("hint_gap", "hints", r3l)] * 5, *[("curves", "hints", r3l)] * 5)
     assert f"not shown to end above R3L there {to_r3l}." in page

@@ -13,7 +13,7 @@ from r3l.runs.manifest import run_of
 
 
 def test_a_stored_score_with_its_circumstances():
-    path = STORED / "nano/alfworld/alfworld-1.5m-hints/r3l/seed0/evaluation.json"
+    path = STORED / "hint_gap/nano/alfworld/alfworld-1.5m-hints/r3l/seed0/evaluation.json"
     evaluation = json.loads(path.read_text(encoding="utf-8"))
     text = summary(evaluation, run_of(path.parent))
     # 112 of 200, Wilson: (0.56 + 1.9207/200 -+ 1.96 sqrt(0.2464/200 + 0.9604/200^2)) / (1 + 3.8415/200)
@@ -96,7 +96,7 @@ def test_a_warning_shows_what_the_model_wrote():
 )
 def test_max_tokens_is_blamed_for_what_it_cut_alone(requests, at_the_limit, by_the_server):
     """Of 30 episodes that a cut-off response ended the server cut none, all, ten, or nobody knows how many."""
-    path = STORED / "nano/alfworld/alfworld-1.5m-hints/r3l/seed0/evaluation.json"
+    path = STORED / "hint_gap/nano/alfworld/alfworld-1.5m-hints/r3l/seed0/evaluation.json"
     evaluation = json.loads(path.read_text(encoding="utf-8"))
     evaluation |= {"stops": {"success": 170, "truncated": 30}, "requests": {"requests": 50} | requests}
     (line,) = [

@@ -247,12 +247,12 @@ def test_probes_stand_side_by_side_the_smallest_model_first(tmp_path, monkeypatc
     larger["model"] |= {"name": "larger", "parameters": 2 * 10**9}
     (tmp_path / "larger.json").write_text(json.dumps(larger))
     files = [tmp_path / "larger.json", *stored]
-    assert [name_of(probe) for probe in read(files)] == ["alfworld-1.5m-hints", "webshop-1.5m", "larger"]
+    assert [name_of(probe) for probe in read(files)] == ["alfworld-1.5m-plain", "webshop-1.5m", "larger"]
     code, out, _ = run(monkeypatch, capsys, "table", "probe", *files, "--json")
     guided = {
         row["model"]: row["value"] for row in json.loads(out)["rows"] if row["measure"] == "retry_success"
     }
-    assert code == 0 and round(guided["alfworld-1.5m-hints"], 3) == 0.201
+    assert code == 0 and round(guided["alfworld-1.5m-plain"], 3) == 0.274
     assert run(monkeypatch, capsys, "figure", "probe", *files, "--out", tmp_path / "probe.png")[0] == 0
     assert (tmp_path / "probe.png").stat().st_size > 1000
     (tmp_path / "other.json").write_text("{}")

@@ -63,6 +63,27 @@ def test_effects_of_four_seeds_by_hand(tmp_path):
     )
 
 
+def test_claims_from_a_replaced_base_checkpoint_are_a_family_of_their_own(tmp_path):
+    """Each of the two checkpoints has one p-value per claim, corrected without the other's."""
+    alone = of_seeds(tmp_path / "now", [1, 2, 1, 2])
+    for seed, hard in enumerate([1, 2, 1, 2]):
+        write_run(tmp_path / "now", "grpo", seed, [1, 1], [1, 1], model="alfworld-1.5m-hints")
+        write_run(tmp_path / "now", "r3l", seed, [1, 1], [hard - 1, 0], model="alfworld-1.5m-hints")
+        write_run(tmp_path / "now", "r3l", seed, [0, 0], [0, 0], model="never-in-use")
+        write_run(tmp_path / "now", "grpo", seed, [1, 1], [0, 0], model="never-in-use")
+    rows = claim_verdicts(read_runs(find_runs(tmp_path / "now")), [], OF)
+    of_paper = [row for row in rows if row.claim.family == "paper"]
+    assert [(row.label, row.comparison) for row in of_paper] == [
+        ("ALFWorld", row.comparison) for row in alone
+    ]
+    (replaced, *_) = [row for row in rows if row.claim.family == "replaced base checkpoint"]
+    assert (replaced.label, replaced.verdict) == ("ALFWorld, alfworld-1.5m-hints", "behind")
+    assert replaced.effect.mean == -0.375 and {row.bench[2] for row in rows} == {
+        "alfworld-1.5m-plain",
+        "alfworld-1.5m-hints",
+    }
+
+
 def test_two_seeds_and_none(tmp_path):
     ahead, hard, growth = of_seeds(tmp_path, [1, 2])
     assert (ahead.points, ahead.comparison, ahead.verdict) == ((0.25, 0.5), None, "too few (2 seeds)")

@@ -15,7 +15,7 @@ from r3l.report.map_table import map_table, registered_tests
 from r3l.report.probe_map import flat, kept_success, map_rows, read_map
 from r3l.report.table import write
 
-MODEL = "alfworld-1.5m-hints"
+MODEL = "alfworld-1.5m-plain"
 
 
 def of_updates(*successes):

@@ -2,14 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 from report.runs import write_run
 from typer.testing import CliRunner
 
 from r3l import cli
+from r3l.files.json_files import read_json
+from r3l.files.paths import STORED
 from r3l.report.reading import read_runs
 from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
-from r3l.runs.run_paths import find_runs
+from r3l.runs.run_paths import HINT_GAP, find_runs
+from r3l.stats.comparison import Effect
 
 PLAN = load_registered().model_copy(update={"envs": ["alfworld", "math"], "earlier": []})
 
@@ -84,3 +88,19 @@ def test_an_earlier_comparison_keeps_its_verdict_and_counts_in_the_correction(tm
     assert (before.verdict, before.p_holm, before.earlier.commit) == ("inconclusive", 0.4, "0123abc")
     assert (before.low, before.high) == pytest.approx((-0.0937, 0.0537), abs=1e-3)
     assert len(list(registered_table([now, before], plan).cells())) == 2
+
+
+def test_the_recorded_comparison_from_the_base_checkpoint_before_is_what_its_stored_runs_give():
+    """configs/registered.yaml holds its numbers, as it does of runs that are no longer in the tree."""
+    (recorded,) = [one for one in load_registered().earlier if one.model == "alfworld-1.5m-hints"]
+    cell = STORED / HINT_GAP / "nano" / recorded.env / recorded.model
+    ours, theirs = (
+        [
+            read_json(cell / method / f"seed{seed}" / "evaluation.json")["groups"]["all"]["success"]
+            for seed in range(recorded.pairs)
+        ]
+        for method in ("r3l", "grpo")
+    )
+    found = Effect.of_seeds(np.subtract(ours, theirs))
+    assert (np.mean(ours), np.mean(theirs)) == pytest.approx((recorded.ours_mean, recorded.theirs_mean))
+    assert (found.deviation, found.p_value) == pytest.approx((recorded.spread, recorded.p_value))

@@ -37,7 +37,12 @@ def test_stored_tables_regenerate_from_the_stored_runs(stored, tmp_path):
         _check_table(stored, name, seeds, tables.Selection(envs), tmp_path / name)
 
 
-def _check_table(stored, name, seeds, asked, folder):
+def test_table_1_from_earlier_base_checkpoints_regenerates(tmp_path):
+    earlier = read_runs(find_runs(STORED / HINT_GAP))
+    _check_table(earlier, "table1", 5, tables.Selection(["alfworld"]), tmp_path, STORED / HINT_GAP)
+
+
+def _check_table(stored, name, seeds, asked, folder, kept=STORED):
     if name == "budget":
         rows = budget_rows(stored)
         write(rows.to_dict("records"), budget_table(rows), folder / "table.csv")
@@ -47,7 +52,7 @@ def _check_table(stored, name, seeds, asked, folder):
         built = tables.build(table, shown, methods, seeds, "nano")
         write(built.flat, built.printed, folder / "table.csv")
     for path in folder.iterdir():
-        assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
+        assert path.read_text() == (kept / f"{name}_nano{path.suffix}").read_text(), path.suffix
 
 
 def test_the_stored_table_of_feedback_regenerates(stored, stored_curves, tmp_path):
@@ -94,9 +99,12 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
 
 def test_stored_runs_are_of_the_present_configuration(stored):
     """Their fingerprints are those that the configs give today: no one compares with numbers of another
-    setting."""
-    for stored_run in all_tasks(stored).itertuples():
-        run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed)
+    setting. So are the runs from ALFWorld's earlier base checkpoint, with the rates tuned from it."""
+    earlier = read_runs(find_runs(STORED / HINT_GAP / "nano" / "alfworld" / "alfworld-1.5m-hints"))
+    runs = [(run, None) for run in all_tasks(stored).itertuples()]
+    runs += [(run, run.model) for run in all_tasks(earlier).itertuples()]
+    for stored_run, base in runs:
+        run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed, base)
         made = stored_run.manifest
         if made["hardware"].get("gpu"):  # which reads no number of threads
             run = run.model_copy(update={"threads": made["run"]["threads"]})
