@@ -137,9 +137,13 @@ def feedback_rows(
     rows: list[FeedbackRow] = []
     for bench, here in of_benches.items():
         rate = learning_rate(here, RATE_OF)
+        shown_already: set[str] = set()  # a bare name also stands for a name with its writer of feedback
         for name in names:
-            of_method = [_row(bench, *found, here, rate) for found in _runs_of(name, here, rate)]
-            rows += of_method if of_method or not methods else [_no_runs(bench, name)]
+            found = dict(_runs_of(name, here, rate))
+            rows += [_row(bench, row, found[row], here, rate) for row in found if row not in shown_already]
+            shown_already |= {*found}
+            if methods and not found:
+                rows.append(_no_runs(bench, name))
     without = [env for env in envs or () if env not in {env for _, env, _ in of_benches}]
     rows += [_no_runs(("", env, ""), name) for env in without for name in names]
 

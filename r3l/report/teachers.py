@@ -4,8 +4,9 @@ Shown by `r3l table teachers`, `r3l figure teachers` and a section of the report
 
 A teacher is the policy with a hint in its prompt. D = log p of a sampled token under the teacher minus the
 policy's. If the 95 % interval of D on successes minus D on failures includes 0, the teacher is blind: it was
-not shown to tell them apart. A method with a blind teacher is not ranked by its score, since what it learned
-is not shown to come from its teacher.
+not shown to tell them apart. Where runs recorded D by kind of hint, the difference at equal hints decides. A
+method with a blind teacher is not ranked by its score, since what it learned is not shown to come from its
+teacher.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ EQUAL_HINTS = (
 NOTE = (
     "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "
     "successes minus D on failures, with its 95 % interval over training seeds (means over updates), or "
-    "over a probe's tasks. Blind teacher: the interval includes 0, so the method is not ranked. Rank: by "
-    "test success, among two or more methods of the environment whose teachers tell successes from failures. "
-    "Hint in prompt: share of teachers' prompts that contain it. Feedback: share of hints that are feedback "
-    "on a failure, not a solved attempt; successes read none, so between 0 and 1 the difference also "
-    "compares hints. Gradient: the teacher's share of its squared norm, and the cosine with the rest."
+    "over a probe's tasks. Blind teacher: the interval includes 0 (at equal hints, if measured), so the "
+    "method is not ranked. Rank: by test success, among two or more methods of the environment whose "
+    "teachers tell successes from failures. Hint in prompt: share of teachers' prompts that contain it. "
+    "Feedback: share of hints that are feedback on a failure, not a solved attempt; successes read none, so "
+    "between 0 and 1 the difference also compares hints. Gradient: the teacher's share of its squared norm, "
+    "and the cosine with the rest."
 )
 
 
@@ -96,23 +98,33 @@ class TeacherRow:
     fed_failed: float | None = None
 
     @property
+    def decisive(self) -> tuple[float | None, float | None]:
+        """The interval that decides the verdict: of the difference at equal hints where it was measured.
+
+        The other difference also compares kinds of hint.
+        """
+        return (self.low, self.high) if self.same_low is None else (self.same_low, self.same_high)
+
+    @property
     def sees(self) -> bool:
-        """True if the teacher finds successes likelier than failures: the interval is above 0."""
-        return self.low is not None and self.low > 0
+        """True if the teacher finds successes likelier than failures: the decisive interval is above 0."""
+        low, _ = self.decisive
+        return low is not None and low > 0
 
     @property
     def verdict(self) -> str:
         """The method's rank, or why it has none.
 
-        ``no successes or no failures``, ``needs 3 seeds`` (or ``2 tasks``), ``blind teacher`` (the interval
-        of the difference includes 0) or ``prefers failures``. A teacher without a rank that finds successes
+        ``no successes or no failures``, ``needs 3 seeds`` (or ``2 tasks``), ``blind teacher`` (the decisive
+        interval includes 0) or ``prefers failures``. A teacher without a rank that finds successes
         likelier than failures ``tells them apart``.
         """
         if self.difference is None:
             return "no successes or no failures"
-        if self.low is None or self.high is None:
+        low, high = self.decisive
+        if low is None or high is None:
             return f"needs {MIN_SEEDS} seeds" if self.method else "needs 2 tasks"
-        if self.low <= 0 <= self.high:
+        if low <= 0 <= high:
             return BLIND
         if not self.sees:
             return "prefers failures"

@@ -91,6 +91,14 @@ def test_differences_are_marked_where_the_correction_shows_them(results):
     assert printed["erl"]["final minus GRPO"].text == "+0.500 ± 0.000 *"
 
 
+def test_a_method_that_two_names_ask_for_has_one_row_and_counts_once(results):
+    """The bare name stands for every writer of feedback, so it asks for RLSD's row too."""
+    runs = read_runs(find_runs(results))
+    once = feedback_rows(runs, ["alfworld"], ["grpo", "rlsd"])
+    twice = feedback_rows(runs, ["alfworld"], ["grpo", "rlsd", "rlsd@feedback=environment"])
+    assert [row.method for row in twice] == ["grpo", "rlsd@feedback=environment"] and twice == once
+
+
 def test_two_seeds_are_not_tested(results):
     for seed in range(2):
         write_run(results, "erl", seed, [1, 1], [1, 1], steps=steps(30), budget=BUDGET)

@@ -108,6 +108,7 @@ def test_equal_hints_have_columns_if_a_run_recorded_them(taught):
     half = 4.3027 * 0.1 / 3**0.5
     assert (row.same_low, row.same_high) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-4)
     assert row.fed_failed == pytest.approx(0.4)
+    assert row.high < 0 and row.verdict == "blind teacher"  # equal hints decide: their interval includes 0
     (section,) = teacher_table(rows).sections
     shown = {
         line["method, or teacher of a probe"].text: [line[c].text for c in columns] for line in section.rows
