@@ -14,6 +14,7 @@ from r3l.cli.arguments import (
     AsJson,
     Cores,
     Envs,
+    Model,
     Seeds,
     SeveralResults,
     StoredRuns,
@@ -53,6 +54,7 @@ def compare(
     against: Against = "grpo,r3l",
     tier: Tier = "nano",
     env: Envs = None,
+    model: Model = None,
     seed: Seeds = None,
     group: Group = "all",
     results: SeveralResults = None,
@@ -69,7 +71,8 @@ def compare(
 
     Baselines without a stored run, as in your own environment, are trained too. Default: seeds 0, 1
     and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and environments that both
-    methods have, and the stored runs of the method if you have none. `--results` needs `--offline`.
+    methods have, and the stored runs of the method if you have none. `--results` needs `--offline`. With
+    `--model` only runs from that base checkpoint count.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
@@ -79,7 +82,7 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report.reading import read_runs
-    from r3l.runs.run_paths import CURVES, each_run, first_found, runs_of
+    from r3l.runs.run_paths import CURVES, HINT_GAP, cell_of, each_run, first_found, runs_of
     from r3l.workflow import plan
 
     # Everything that is wrong with the command is an error before anything trains.
@@ -92,18 +95,22 @@ def compare(
     seeds = seeds_named(seed)
     folders = results or [RESULTS]
     archive = stored or stored_runs()
-    archives = [archive, archive / CURVES]
+    archives = [archive, archive / CURVES, *([archive / HINT_GAP] if model else [])]
     envs = listed(env, "--env")
     if offline and envs is None:
         envs = _envs_of(method, tier, [*folders, *archives])
 
     # The runs to compare: those that the workflow plans of the method, and the stored ones of its opponents.
-    config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
+    config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS, model=model)
     ours = plan.grid(config, config.envs, [method])
     theirs = plan.grid(config, config.envs, opponents)
-    scored_last = runs_of(archive, opponents, tier, config.envs)
-    with_curves = runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)
-    kept = each_run([scored_last, with_curves])
+    planned = {run.cell for run in theirs.values()}
+
+    def runs_of_opponents(folder: Path, may_be_none: bool = True) -> list[Path]:
+        paths = runs_of(folder, opponents, tier, config.envs, may_be_none)
+        return [path for path in paths if not model or "/".join(cell_of(path)) in planned]
+
+    kept = each_run([runs_of_opponents(folder, folder != archive) for folder in archives])
     if not offline:
         _make_runs(ours, theirs, kept, config, cores)
 
@@ -113,8 +120,7 @@ def compare(
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
         own = each_run([own_runs([folder], cells, seeds) for folder in archives])
-    found = [kept]
-    found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
+    found = [kept, *(runs_of_opponents(folder) for folder in folders)]
     loaded = read_runs([*own, *first_found(found)])
 
     # The table, then what else differs between the runs, where they are, and what to do next.
@@ -164,6 +170,7 @@ def _make_runs(
     targets = [str(RESULTS / path / EVALUATION) for path in runs]
     methods = sorted({run.method for run in runs.values()})
     changes = {"tier": config.tier, "methods": methods, "envs": config.envs, "seeds": config.seeds}
+    changes |= {"model": config.model} if config.model else {}
     make(line(targets, changes, placement(None, cores)), runs)
 
 

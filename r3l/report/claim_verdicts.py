@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
-from r3l.config import resolve
+from r3l.config import names, resolve
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.claim_learning import BenchRuns
@@ -130,6 +131,13 @@ class ClaimVerdict:
         return f"learning rates differ ({ours}, {theirs}): {found}"
 
     @property
+    def run(self) -> str:
+        """The commands that make the runs, or the probe, of this row: its environment, tier and model."""
+        options = start_options(self.bench)
+        commands = self.claim.run.replace("ENV", self.bench[1]).split(" && ")
+        return " && ".join(" ".join([command, *options]) for command in commands)
+
+    @property
     def as_claimed(self) -> bool:
         """True if the verdict is the one that confirms the claim (``Claim.says``)."""
         return self.verdict == self.claim.says
@@ -183,10 +191,29 @@ class ClaimVerdict:
             "paper": self.paper,
             "paper_metric": self.paper_metric,
             "paper_source": self.paper_source,
-            "run": self.claim.run.replace("ENV", env),
+            "run": self.run,
             "note": "; ".join(filter(None, [self.claim.note, self.rates_note])),
         }
         return {key: rounded(value) for key, value in columns.items()}
+
+
+@cache
+def start_options(bench: Bench) -> tuple[str, ...]:
+    """The options of `r3l train`, `r3l compare` and `r3l probe` that name tier and model of ``bench``.
+
+    Only what differs from the defaults: the tier nano, and the tier's model in this environment. A model of
+    `r3l sft` is named by its base checkpoint and its recipe, as --set.
+    """
+    tier, env, model = bench
+    options = [] if tier == "nano" else ["--tier", tier]
+    taught = [recipe for recipe in names("sft") if model.endswith(f"-{recipe}")]
+    if taught:
+        recipe = max(taught, key=len)
+        model = model.removesuffix(f"-{recipe}")
+        options += ["--set", f"env_settings.sft={recipe}"]
+    # An environment whose file is gone has no default.
+    usual = resolve(tier, env, "grpo", 0).model_name() if env in names("envs") else None
+    return (*options, *([] if model == usual else ["--model", model]))
 
 
 def claim_verdicts(

@@ -15,7 +15,7 @@ from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import compare
 from r3l.report.frame import BENCH
 from r3l.report.labels import env_label, method_label, p_cell
-from r3l.report.table import Column, Table, rounded, table
+from r3l.report.table import Column, Table, table
 from r3l.stats.comparison import POWER, Comparison, Effect, claim_verdict
 from r3l.stats.comparison import compare as compare_effects
 from r3l.stats.power import StoppingRule
@@ -187,8 +187,8 @@ def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
     columns = [
         Column("env", env),
         Column("seeds", lambda row: row.pairs, "d"),
-        Column("method", lambda row: rounded(row.ours), ".3f"),
-        Column("against", lambda row: rounded(row.theirs), ".3f"),
+        Column("method", lambda row: row.ours, ".3f"),
+        Column("against", lambda row: row.theirs, ".3f"),
         Column("difference", form="+.3f"),
         Column("interval", interval, right=True),
         Column("p (Holm)", lambda row: p_cell(row.p_holm), right=True),

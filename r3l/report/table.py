@@ -110,7 +110,9 @@ class Column:
             return value
         if value is None or isinstance(value, str):
             return Cell(value or "")
-        return Cell(format(value, self.form), float(value))
+        # Shares as csv files have them: means of the same scores, summed in another order, print alike.
+        shown = rounded(value) if self.form.endswith("f") else value
+        return Cell(format(shown, self.form), float(value))
 
 
 @dataclass

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,16 @@ NOTE = (
     "between 0 and 1 the difference also compares hints. Gradient: the teacher's share of its squared norm, "
     "and the cosine with the rest."
 )
+
+
+class Difference(NamedTuple):
+    """Mean D of successes and of failures, and their difference with its interval; None if not measured."""
+
+    solved: float | None
+    failed: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -98,18 +108,20 @@ class TeacherRow:
     fed_failed: float | None = None
 
     @property
-    def decisive(self) -> tuple[float | None, float | None]:
-        """The interval that decides the verdict: of the difference at equal hints where it was measured.
+    def decisive(self) -> Difference:
+        """What decides the verdict: the difference at equal hints where it was measured.
 
         The other difference also compares kinds of hint.
         """
-        return (self.low, self.high) if self.same_low is None else (self.same_low, self.same_high)
+        if self.same_low is None:
+            return Difference(self.solved, self.failed, self.difference, self.low, self.high)
+        same = self.same_difference, self.same_low, self.same_high
+        return Difference(self.same_solved, self.same_failed, *same)
 
     @property
     def sees(self) -> bool:
         """True if the teacher finds successes likelier than failures: the decisive interval is above 0."""
-        low, _ = self.decisive
-        return low is not None and low > 0
+        return self.decisive.low is not None and self.decisive.low > 0
 
     @property
     def verdict(self) -> str:
@@ -121,7 +133,7 @@ class TeacherRow:
         """
         if self.difference is None:
             return "no successes or no failures"
-        low, high = self.decisive
+        low, high = self.decisive.low, self.decisive.high
         if low is None or high is None:
             return f"needs {MIN_SEEDS} seeds" if self.method else "needs 2 tasks"
         if low <= 0 <= high:
@@ -134,7 +146,7 @@ class TeacherRow:
 def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[TeacherRow]:
     """A row for each method of ``runs`` whose metrics have teacher/*, and for each teacher of ``probes``.
 
-    Sorted by tier, environment and model, then the largest difference first, those without one last. Seeds
+    Sorted by tier, environment and model, then the largest decisive difference first, those without one last. Seeds
     without a step that has both successes and failures are left out of the difference.
     """
     rows = [
@@ -148,10 +160,13 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
     def bench(row: TeacherRow) -> tuple[str, str, str]:
         return row.tier, row.env, row.model
 
+    def difference(row: TeacherRow) -> float:
+        return np.inf if row.decisive.mean is None else -row.decisive.mean
+
     # Ranks are by test success, among the methods of a bench whose teachers see the difference.
     ranked: list[TeacherRow] = []
     for _, of_bench_rows in groupby(sorted(rows, key=bench), key=bench):
-        ordered = sorted(of_bench_rows, key=lambda row: np.inf if row.difference is None else -row.difference)
+        ordered = sorted(of_bench_rows, key=difference)
         scores = sorted(
             (row.success for row in ordered if row.sees and row.success is not None), reverse=True
         )

@@ -169,6 +169,17 @@ def test_runs_that_are_stored_with_their_curve_alone_are_compared_too(r3l, tmp_p
     ]
 
 
+def test_compare_can_start_from_another_base_checkpoint(r3l, tmp_path):
+    """Of grpo only the run from that checkpoint counts, though another folder comes first."""
+    hints = "alfworld-1.5m-hints"
+    write_run(tmp_path / "hint_gap", "raft", 0, [1, 1], [1, 0], model=hints)
+    write_run(tmp_path / "hint_gap", "grpo", 0, [1, 0], [0, 0], model=hints)
+    write_run(tmp_path, "grpo", 0, [1, 1], [1, 1])
+    words = ("compare", "raft", "--against", "grpo", "--offline", "--stored", tmp_path, "--env", "alfworld")
+    (row,) = r3l(*words, "--model", hints)["rows"]
+    assert (row["model"], row["pairs"], row["difference_mean"]) == (hints, 1, 0.5)
+
+
 def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp_path):
     """Also those that the workflow leaves out, such as mathematics."""
     for env in ("webshop", "math", "alfworld"):

@@ -174,6 +174,18 @@ def test_every_claim_names_a_command_that_exists():
             assert check(command.removeprefix("r3l ")) == [], claim.id
 
 
+def test_a_row_names_the_command_that_makes_runs_of_its_tier_and_base_checkpoint():
+    """Every row of the stored table; two by hand."""
+    rows = pd.read_csv(STORED / "claims_nano.csv")
+    for command in {command for of_row in rows.run for command in of_row.split(" && ")}:
+        assert check(command.removeprefix("r3l ")) == [], command
+    run = {(row.id, row.model): row.run for row in rows.itertuples()}
+    replaced = "r3l compare r3l --against grpo --env alfworld --seed 0,1,2,3,4"
+    assert run["ahead_grpo", "alfworld-1.5m-plain"] == replaced
+    assert run["ahead_grpo", "alfworld-1.5m-hints"] == f"{replaced} --model alfworld-1.5m-hints"
+    assert run["ahead_grpo", "qwen2.5-coder-0.5b"].endswith("--env gsm8k_lines --seed 0,1,2,3,4 --tier smol")
+
+
 def test_the_stored_table_is_what_the_stored_runs_give(stored, stored_curves, tmp_path):
     of = load_claims()
     stored = pd.concat([stored, read_runs(find_runs(STORED / HINT_GAP))])

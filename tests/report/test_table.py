@@ -73,6 +73,14 @@ def test_a_column_formats_what_it_takes_from_a_row():
     assert len(made.sections) == 2 and [column.side for column in columns] == ["left", "right", "right"]
 
 
+def test_shares_print_the_digits_of_the_csv_whatever_the_order_of_their_sum():
+    """0.7695 summed two ways is 0.76949999999999996 or 0.76950000000000007: 0.769 and 0.770 without rounding."""
+    column = Column("score", form=".3f")
+    ways = [0.76949999999999996, 0.76950000000000007]
+    assert ways[0] != ways[1] and {column.cell({"score": way}).text for way in ways} == {"0.769"}
+    assert Column("score", form=".2g").cell({"score": 5.2e-5}).text == "5.2e-05"  # not a share of 0.0001
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX (apt-get install texlive-latex-extra)")
 def test_a_wide_and_long_table_fits_a_page(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 from program import run
 from report.runs import write_run
 
+from r3l.report.figures import style
+from r3l.report.figures.teachers import draw
 from r3l.report.html import page
 from r3l.report.reading import read_runs
 from r3l.report.teachers import teacher_rows, teacher_table
@@ -115,6 +117,25 @@ def test_equal_hints_have_columns_if_a_run_recorded_them(taught):
     }
     assert shown[row.label] == ["-0.200", "-0.400", "+0.400", "+0.200 (-0.048 to +0.448)"]
     assert all(cells == [""] * 4 for label, cells in shown.items() if label != row.label)
+
+
+def test_the_figure_draws_the_difference_that_decides(tmp_path, monkeypatch):
+    """At equal hints where it was measured, as colour and verdict do: here above 0, over all hints below."""
+    of_same = {"gap_success_by_solution": 0.5, "gap_failure_by_solution": 0.1}
+    for seed in range(3):
+        differences = {"gap_difference_by_solution": 0.4 + 0.01 * seed}
+        steps = [step(1, -0.2, 0.0, by_solution=2, by_feedback=2, **of_same, **differences)]
+        write_run(tmp_path, "sdpo", seed, [1], [0], steps=steps)
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, out, name: drawn.append(figure) or [])
+    (row,) = teacher_rows(read_runs(find_runs(tmp_path)))
+    draw([row], tmp_path)
+    means, differences = (ax.get_lines() for ax in drawn[0].axes)
+    ends = [[0.5, 0.1], [0.5], [0.1]]
+    assert [list(line.get_xdata()) for line in means[1:]] == [pytest.approx(each) for each in ends]
+    bar, dot = differences[1:]
+    assert list(bar.get_xdata()) == [row.same_low, row.same_high]
+    assert list(dot.get_xdata()) == [pytest.approx(0.41)]
 
 
 def test_one_method_alone_has_no_rank(taught):

@@ -43,17 +43,17 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
             ax.set_axisbelow(True)
         # A line for each row: D on both kinds of attempts, their difference, and the verdict in words.
         for y, row in enumerate(rows):
-            colour = SEES if row.sees else NOT
-            ends = [value for value in (row.solved, row.failed) if value is not None]
+            colour, shown = SEES if row.sees else NOT, row.decisive
+            ends = [value for value in (shown.solved, shown.failed) if value is not None]
             means.plot(ends, [y] * len(ends), color=colour, linewidth=0.8)
-            if row.solved is not None:
-                means.plot(row.solved, y, "o", color=colour, markersize=4)
-            if row.failed is not None:
-                means.plot(row.failed, y, "o", color=colour, markersize=4, markerfacecolor="white")
-            if row.low is not None and row.high is not None:
-                differences.plot([row.low, row.high], [y, y], color=colour, linewidth=1.1)
-            if row.difference is not None:
-                differences.plot(row.difference, y, "D", color=colour, markersize=3.5)
+            if shown.solved is not None:
+                means.plot(shown.solved, y, "o", color=colour, markersize=4)
+            if shown.failed is not None:
+                means.plot(shown.failed, y, "o", color=colour, markersize=4, markerfacecolor="white")
+            if shown.low is not None and shown.high is not None:
+                differences.plot([shown.low, shown.high], [y, y], color=colour, linewidth=1.1)
+            if shown.mean is not None:
+                differences.plot(shown.mean, y, "D", color=colour, markersize=3.5)
             said = row.verdict if row.rank is None else f"rank {row.rank}"
             differences.annotate(
                 said,
@@ -75,8 +75,8 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
         style.legend(figure, handles)
         text = (
             "D: log p of sampled tokens under the teacher minus the policy's. Bars: 95 % intervals over "
-            "seeds, or over a probe's tasks. Where the interval includes 0 the teacher is blind, and the "
-            "method is not ranked."
+            "seeds, or over a probe's tasks; of attempts with the same kind of hint, where runs recorded it. "
+            "Where the interval includes 0 the teacher is blind, and the method is not ranked."
         )
         style.note(figure, text)
         return style.save(figure, out, "teachers")
