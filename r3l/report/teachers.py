@@ -146,8 +146,8 @@ class TeacherRow:
 def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[TeacherRow]:
     """A row for each method of ``runs`` whose metrics have teacher/*, and for each teacher of ``probes``.
 
-    Sorted by tier, environment and model, then the largest decisive difference first, those without one last. Seeds
-    without a step that has both successes and failures are left out of the difference.
+    Sorted by tier, environment and model, then the largest decisive difference first, those without one
+    last. Seeds without a step that has both successes and failures are left out of the difference.
     """
     rows = [
         _of_method(bench, method, seeds)
