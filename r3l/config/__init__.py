@@ -20,7 +20,7 @@ from r3l.config.model import (
     locate,
     stored_model,
 )
-from r3l.config.resolution import feedback_of, resolve
+from r3l.config.resolution import default_model, feedback_of, resolve
 from r3l.config.run import Run, build_method, dialogue_of, feedback_source, gpu_cluster, hashed, trains
 from r3l.config.tier import (
     Compute,
@@ -54,6 +54,7 @@ __all__ = [
     "Variant",
     "as_path",
     "build_method",
+    "default_model",
     "dialogue_of",
     "environment_of",
     "explained",

@@ -178,6 +178,14 @@ def resolve(
     return run
 
 
+def default_model(tier: str, env: str) -> str:
+    """Name of the base checkpoint from which runs of ``tier`` in ``env`` start unless ``--model`` is given.
+
+    Raises ConfigError as :func:`resolve` does.
+    """
+    return resolve(tier, env, "grpo", 0).model_name()  # the same for every method
+
+
 def layers_of(
     tier: str,
     env: str,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.config import names, resolve
+from r3l.config import default_model, names, resolve
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.claim_learning import BenchRuns
@@ -212,7 +212,7 @@ def start_options(bench: Bench) -> tuple[str, ...]:
         model = model.removesuffix(f"-{recipe}")
         options += ["--set", f"env_settings.sft={recipe}"]
     # An environment whose file is gone has no default.
-    usual = resolve(tier, env, "grpo", 0).model_name() if env in names("envs") else None
+    usual = default_model(tier, env) if env in names("envs") else None
     return (*options, *([] if model == usual else ["--model", model]))
 
 
@@ -245,7 +245,7 @@ def claim_verdicts(
         )
     nothing = BenchRuns(runs.iloc[:0])
     plan = load_registered()
-    models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in of.envs}
+    models = {env: default_model(plan.tier, env) for env in of.envs}
     planned: list[Bench] = [(plan.tier, env, model) for env, model in models.items()]
     replaced: list[Bench] = [(plan.tier, one.env, one.model) for one in plan.earlier]
     probed = probes_by_bench(probes, plan.against)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
-from r3l.config import Strict, resolve, validate
+from r3l.config import Strict, default_model, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import compare
@@ -74,7 +74,7 @@ def of_base_checkpoints(
 
     ``envs``: by default the plan's. Raises ConfigError for an unknown environment.
     """
-    models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
+    models = {env: default_model(plan.tier, env) for env in envs or plan.envs}
     benches = {(plan.tier, env, model) for env, model in models.items()}
     return runs[[bench in benches for bench in zip(*(runs[key] for key in BENCH), strict=True)]]
 
