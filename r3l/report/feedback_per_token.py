@@ -43,7 +43,8 @@ ENVS = ("alfworld", "scienceworld", "webshop", "math")  # of docs/preregistratio
 METHODS = (
     *(RATE_OF, "hgpo", "tree_grpo", "r3l_no_reflection"),  # no feedback
     *("r3l", "erl", "critique_grpo", "rltf_sd"),  # feedback that guides a further attempt
-    *("sdpo", "sdar", "rlsd", "agentopsd", "ungated_teacher"),  # a teacher that scores attempts
+    *("sdpo", *(f"sdpo@feedback=environment,{RATE}={rate}" for rate in ("0.0001", "3.33e-05"))),  # tuned
+    *("sdar", "rlsd", "agentopsd", "ungated_teacher"),  # like SDPO's, a teacher that scores attempts
 )
 TITLE = "What feedback buys per token"
 MILLION = 10**6
@@ -166,8 +167,15 @@ def _no_runs(bench: Bench, method: str) -> FeedbackRow:
 def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tuple[str, pd.DataFrame]]:
     """The runs ``here`` of a method (or variant) for each writer of its feedback, each with its row's name.
 
-    At the learning rate ``rate`` if it has any, else at the method's own rate; a line for each seed.
+    At the learning rate ``rate`` if it has any, else at the method's own rate; a line for each seed. A name
+    with a rate (``sdpo@train.lr=0.0001``) has its own runs alone.
     """
+    if any(change.startswith(f"{RATE}=") for change in variant(name).changes):
+        asked = here[here.method == name]
+        if len(asked):
+            yield name, asked.drop_duplicates("seed").sort_values("seed")
+        return
+
     # A variant that names another rate, or another writer of feedback, is the method itself.
     variants: dict[str, None] = {}
     for found in sorted({*here.method}):

@@ -118,6 +118,20 @@ def test_a_method_is_shown_at_the_rate_of_grpo_if_it_has_such_runs(results):
     assert (r3l.rate, r3l.at_other_rate, r3l.early.mean) == (3e-4, False, 0.6)
 
 
+def test_a_name_with_a_rate_is_a_row_of_its_own(results):
+    """Tuned runs stand beside those at GRPO's rate: three of four tasks are solved there, all four here."""
+    for seed in range(3):
+        tuned = {"steps": steps(80), "budget": BUDGET, "rate": 1e-4}
+        write_run(results, "sdar@train.lr=0.0001", seed, [1, 1], [1, 1], **tuned)
+    assert [*rows_of(results, methods=["sdar"])] == ["sdar"]
+    rows = rows_of(results, methods=["grpo", "sdar", "sdar@train.lr=0.0001"])
+    tuned, at_grpos = rows["sdar@train.lr=0.0001"], rows["sdar"]
+    assert (tuned.rate, tuned.at_other_rate, tuned.seeds, tuned.final.mean) == (1e-4, True, 3, 1.0)
+    assert (at_grpos.rate, at_grpos.seeds) == (3e-4, 3)
+    assert tuned.final_effect.values_S == pytest.approx((0.5, 0.5, 0.5))
+    assert rows_of(results, methods=["sdar@train.lr=0.0009"])["sdar@train.lr=0.0009"].seeds == 0
+
+
 def test_without_a_scored_base_checkpoint_there_is_no_gain(tmp_path):
     write_run(tmp_path, "grpo", 0, [1], [0], steps=steps(30), budget=BUDGET)
     (grpo,) = rows_of(tmp_path).values()

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r3l.config.method import RATE
 from r3l.core.errors import DataError
 from r3l.report.feedback_per_token import FeedbackRow, section
 from r3l.report.figures import style
@@ -24,7 +25,7 @@ SCORED = 0.55  # tint of the bar of scored tokens
 FARTHEST = 0.5  # of differences; one beyond it is an arrow at the edge, so that others can be read
 GAP = 0.5  # rows, above the name of an environment
 NAME = 40  # characters in a line of a row's name; longer lines would narrow the panels
-SECOND_LINE = 0.3  # rows, the height of each further line of a row's name
+SECOND_LINE = 0.5  # rows, the height of each further line of a row's name
 TITLES = ("success minus GRPO's", "tokens an update", "gain per million")
 UNITS = ("share of tasks", "thousands", "success per million sampled")
 
@@ -101,7 +102,7 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
 def _name(row: FeedbackRow) -> str:
     """The method's name, with what a reader must know of its row."""
     remarks = ["no runs"] if not row.seeds else [f"{row.seeds}"]
-    if row.at_other_rate and row.rate is not None:
+    if row.at_other_rate and row.rate is not None and f"{RATE}=" not in row.label:
         remarks.append(f"rate {row.rate:g}")
     if row.blind:
         remarks.append("blind")
