@@ -170,7 +170,7 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
     At the learning rate ``rate`` if it has any, else at the method's own rate; a line for each seed. A name
     with a rate (``sdpo@train.lr=0.0001``) has its own runs alone.
     """
-    if any(change.startswith(f"{RATE}=") for change in variant(name).changes):
+    if _without_rate(variant(name)) != variant(name):
         asked = here[here.method == name]
         if len(asked):
             yield name, asked.drop_duplicates("seed").sort_values("seed")
@@ -179,11 +179,10 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
     # A variant that names another rate, or another writer of feedback, is the method itself.
     variants: dict[str, None] = {}
     for found in sorted({*here.method}):
-        method, changes = variant(found)
-        kept = tuple(change for change in changes if not change.startswith(f"{RATE}="))
-        plain = Variant(method, kept).name
-        if plain == name or (method == name and all(c.startswith("feedback=") for c in kept)):
-            variants[plain] = None
+        plain = _without_rate(variant(found))
+        of_method = plain.method == name and all(c.startswith("feedback=") for c in plain.changes)
+        if plain.name == name or of_method:
+            variants[plain.name] = None
 
     for plain in variants:
         seeds = at_rate(here, plain, rate) if rate is not None else here.iloc[:0]
@@ -191,6 +190,11 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
             seeds = here[here.method == plain]
         if len(seeds):
             yield plain, seeds.assign(method=plain).drop_duplicates("seed").sort_values("seed")
+
+
+def _without_rate(row: Variant) -> Variant:
+    """``row`` without its change of the learning rate, if it has one."""
+    return row._replace(changes=tuple(c for c in row.changes if not c.startswith(f"{RATE}=")))
 
 
 def _row(

@@ -109,7 +109,7 @@ class TeacherRow:
 
     @property
     def decisive(self) -> Difference:
-        """What decides the verdict: the difference at equal hints where it was measured.
+        """The difference that decides the verdict: at equal hints where that was measured.
 
         The other difference also compares kinds of hint.
         """

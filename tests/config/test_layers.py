@@ -95,7 +95,6 @@ def test_rates_in_the_files_are_those_that_the_stored_tunings_chose(tuning):
     assert resolve(tier, env, row, 0, base).train.lr == pytest.approx(kept)
     for rate in tuning["rates"]:
         for run in rate["runs"]:
-            short = config_tuning.at_rate(row, f"{rate['lr']:.3g}")
-            short = short if later else short.changed(**{"train.steps": "30"})
-            tried = resolve(tier, env, short, run["seed"], base)
-            assert tried.fingerprint() == run["fingerprint"]
+            tried = config_tuning.at_rate(row, f"{rate['lr']:.3g}")
+            tried = tried if later else tried.changed(**{"train.steps": "30"})
+            assert resolve(tier, env, tried, run["seed"], base).fingerprint() == run["fingerprint"]

@@ -102,7 +102,7 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
 def _name(row: FeedbackRow) -> str:
     """The method's name, with what a reader must know of its row."""
     remarks = ["no runs"] if not row.seeds else [f"{row.seeds}"]
-    if row.at_other_rate and row.rate is not None and f"{RATE}=" not in row.label:
+    if row.at_other_rate and row.rate is not None and f"{RATE}=" not in row.method:
         remarks.append(f"rate {row.rate:g}")
     if row.blind:
         remarks.append("blind")
