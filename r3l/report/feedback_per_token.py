@@ -179,10 +179,10 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
     # A variant that names another rate, or another writer of feedback, is the method itself.
     variants: dict[str, None] = {}
     for found in sorted({*here.method}):
-        plain = _without_rate(variant(found))
-        of_method = plain.method == name and all(c.startswith("feedback=") for c in plain.changes)
-        if plain.name == name or of_method:
-            variants[plain.name] = None
+        kept = _without_rate(variant(found))
+        of_method = kept.method == name and all(c.startswith("feedback=") for c in kept.changes)
+        if kept.name == name or of_method:
+            variants[kept.name] = None
 
     for plain in variants:
         seeds = at_rate(here, plain, rate) if rate is not None else here.iloc[:0]
