@@ -52,7 +52,8 @@ NO_RUNS = "no runs"
 NOTE = (
     "Means over training seeds with 95 % intervals. Early: success of base rollouts, first third of the "
     "updates; final: test success of the last checkpoint. Differences: to GRPO, paired by seed; *: shown "
-    "after Benjamini-Hochberg's correction over this table's early and final differences. Tokens an update: "
+    "after Benjamini-Hochberg's correction over this table's early and final differences; rows at another "
+    "rate than GRPO's are corrected apart. Tokens an update: "
     "sampled, scored (read for their log-probs alone), trained. Gain per million: final success minus the "
     "base checkpoint's, per million sampled tokens. Teacher's D: log p of a sampled token under the hint "
     "minus without it, successes minus failures; blind: its interval includes 0. Gradient share: the "
@@ -130,7 +131,8 @@ def feedback_rows(
 
     ``runs``: rows of r3l.report.frame. ``envs`` and ``methods`` replace the defaults ENVS and METHODS; if
     given, they have a row even without runs. All differences to GRPO, in early and in final success, with
-    at least MIN_SEEDS paired seeds are corrected together by Benjamini-Hochberg.
+    at least MIN_SEEDS paired seeds are corrected together by Benjamini-Hochberg; rows at another learning
+    rate than GRPO's are a family of their own.
     """
     runs = all_tasks(runs)
     names = methods or METHODS
@@ -148,15 +150,17 @@ def feedback_rows(
     without = [env for env in envs or () if env not in {env for _, env, _ in of_benches}]
     rows += [_no_runs(("", env, ""), name) for env in without for name in names]
 
-    # Two seeds have no interval, and are not tested.
-    effects = [effect for row in rows for effect in (row.early_effect, row.final_effect)]
-    enough = [effect if effect and effect.seeds >= MIN_SEEDS else None for effect in effects]
-    tested = compare(enough, correction="benjamini-hochberg")
-    shown = [one is not None and one.significant for one in tested]
-    return [
-        replace(row, early_shown=early, final_shown=final)
-        for row, early, final in zip(rows, shown[::2], shown[1::2], strict=True)
-    ]
+    # Rows at GRPO's rate are one family, those at another rate a second one: a tuned row beside a registered
+    # one does not change which registered differences are shown. Two seeds have no interval: not tested.
+    for other_rate in (False, True):
+        family = [k for k, row in enumerate(rows) if row.at_other_rate is other_rate]
+        effects = [effect for k in family for effect in (rows[k].early_effect, rows[k].final_effect)]
+        enough = [effect if effect and effect.seeds >= MIN_SEEDS else None for effect in effects]
+        tested = compare(enough, correction="benjamini-hochberg")
+        shown = [one is not None and one.significant for one in tested]
+        for k, early, final in zip(family, shown[::2], shown[1::2], strict=True):
+            rows[k] = replace(rows[k], early_shown=early, final_shown=final)
+    return rows
 
 
 def _no_runs(bench: Bench, method: str) -> FeedbackRow:

@@ -91,6 +91,22 @@ def test_differences_are_marked_where_the_correction_shows_them(results):
     assert printed["erl"]["final minus GRPO"].text == "+0.500 ± 0.000 *"
 
 
+def test_rows_at_another_rate_are_a_family_of_their_own(results):
+    """ERL's early differences of 0.10, 0.15 and 0.20 have p = 0.035, corrected over ERL's two 0.070.
+
+    In one family with the four of the tuned runs, whose p is 0, it would be 0.035 x 6 / 5 = 0.042.
+    """
+    for seed in range(3):
+        write_run(results, "erl", seed, [1, 1], [0, 0], steps=steps(40 + 5 * seed), budget=BUDGET)
+        for tuned in ("sdar@train.lr=0.0001", "rlsd@train.lr=0.0001"):
+            write_run(results, tuned, seed, [1, 1], [1, 1], steps=steps(80), budget=BUDGET, rate=1e-4)
+    rows = rows_of(results, methods=["grpo", "erl", "sdar@train.lr=0.0001", "rlsd@train.lr=0.0001"])
+    assert rows["erl"].early_effect.p_value == pytest.approx(0.035, abs=0.001)
+    assert not rows["erl"].early_shown
+    tuned = rows["sdar@train.lr=0.0001"]
+    assert tuned.early_shown and tuned.final_shown
+
+
 def test_a_method_that_two_names_ask_for_has_one_row_and_counts_once(results):
     """The bare name stands for every writer of feedback, so it asks for RLSD's row too."""
     runs = read_runs(find_runs(results))
