@@ -153,7 +153,7 @@ def feedback_rows(
     # Rows at GRPO's rate are one family, those at another rate a second one: a tuned row beside a registered
     # one does not change which registered differences are shown. Two seeds have no interval: not tested.
     for other_rate in (False, True):
-        family = [k for k, row in enumerate(rows) if row.at_other_rate is other_rate]
+        family = [k for k, row in enumerate(rows) if row.at_other_rate == other_rate]
         effects = [effect for k in family for effect in (rows[k].early_effect, rows[k].final_effect)]
         enough = [effect if effect and effect.seeds >= MIN_SEEDS else None for effect in effects]
         tested = compare(enough, correction="benjamini-hochberg")
