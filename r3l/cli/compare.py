@@ -120,6 +120,8 @@ def compare(
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
         own = each_run([own_runs([folder], cells, seeds) for folder in archives])
+    if offline and not own:
+        _refuse_other_checkpoints(method, folders, tier, config.envs, cells)
     found = [kept, *(runs_of_opponents(folder) for folder in folders)]
     loaded = read_runs([*own, *first_found(found)])
 
@@ -272,6 +274,24 @@ def _variants_elsewhere(
         if cell.tier == tier and cell.env not in envs and cell.method.startswith(f"{method}@"):
             found.setdefault(cell.method, set()).add(cell.env)
     return {variant: sorted(found[variant]) for variant in sorted(found)}
+
+
+def _refuse_other_checkpoints(
+    method: str, folders: Iterable[Path], tier: str, envs: Collection[str], cells: Collection[str]
+) -> None:
+    """Raise ConfigError if ``folders`` have runs of ``method``, but from other base checkpoints than ``cells``.
+
+    A cell is a folder ``tier/env/model/method``.
+    """
+    from r3l.runs.run_paths import cell_of, runs_of
+
+    found = [path for folder in folders for path in runs_of(folder, [method], tier, envs, may_be_none=True)]
+    elsewhere = sorted({cell_of(path).model for path in found if "/".join(cell_of(path)) not in cells})
+    if elsewhere:
+        raise ConfigError(
+            f"{method} has no run from the base checkpoint that is compared; those of "
+            f"{found[0].parents[5]} start from {', '.join(elsewhere)}: add --model {elsewhere[0]}"
+        )
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:

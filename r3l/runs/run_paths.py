@@ -10,6 +10,7 @@ from typing import NamedTuple
 from r3l.config import Run
 from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
+from r3l.files.paths import STORED
 from r3l.runs.run_dir import EVALUATION, MANIFEST
 
 FURTHER = "evaluations"  # folder in a run's directory: evaluations on further task sets
@@ -89,16 +90,27 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
         if runs:
             break
     if not runs and not may_be_none:
-        others = sorted({path.parent for path in results.glob(f"**/{EVALUATION}")})
-        if others:
-            first = ", ".join(map(str, others[:3])) + (", ..." if len(others) > 3 else "")
-            raise DataError(
-                f"no run under {results} in a folder such as nano/ENV/MODEL/METHOD/seed0, but evaluations in "
-                f"folders of other names ({first}): name these, as in `r3l report {others[0]}`"
-            )
-        ways = "`r3l run`, or `r3l train` and `r3l evaluate`"
-        raise DataError(f"no evaluation.json under {results}; make runs: {ways}")
+        raise DataError(_without_runs(results))
     return runs
+
+
+def _without_runs(results: Path) -> str:
+    """Why no evaluated run was found under ``results``, and what to do."""
+    trained = sorted(path.parent for path in results.glob(f"*/*/*/*/seed*/{MANIFEST}"))
+    if trained:
+        return f"no run under {results} is evaluated yet: r3l evaluate {trained[0]}"
+
+    # A checkout's own results lie in its folder results, in which a user's runs are looked for.
+    found = {path.parent for path in results.glob(f"**/{EVALUATION}")}
+    others = sorted(path for path in found if STORED not in path.absolute().parents)
+    if others:
+        first = ", ".join(map(str, others[:3])) + (", ..." if len(others) > 3 else "")
+        return (
+            f"no run under {results} in a folder such as nano/ENV/MODEL/METHOD/seed0, but evaluations in "
+            f"folders of other names ({first}): name these, as in `r3l report {others[0]}`"
+        )
+    own = f"; this project's own: --results {results / STORED.name}" if found else ""
+    return f"no evaluation.json under {results}; make runs: `r3l run`, or `r3l train` and `r3l evaluate`{own}"
 
 
 class RunCell(NamedTuple):

@@ -180,6 +180,15 @@ def test_compare_can_start_from_another_base_checkpoint(r3l, tmp_path):
     assert (row["model"], row["pairs"], row["difference_mean"]) == (hints, 1, 0.5)
 
 
+def test_runs_from_another_base_checkpoint_are_named(tmp_path, monkeypatch, capsys):
+    """Without --model they do not count; the error said only that there is no run."""
+    for method in ("raft", "grpo"):
+        write_run(tmp_path / "mine", method, 0, [1, 1], [1, 0], tier="smol", model="smollm2-135m")
+    words = ["compare", "raft", "--against", "grpo", "--env", "alfworld", "--tier", "smol", "--offline"]
+    code, _, error = run(monkeypatch, capsys, *words, "--results", str(tmp_path / "mine"))
+    assert code == 2 and "start from smollm2-135m: add --model smollm2-135m" in " ".join(error.split())
+
+
 def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp_path):
     """Also those that the workflow leaves out, such as mathematics."""
     for env in ("webshop", "math", "alfworld"):
