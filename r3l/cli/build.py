@@ -25,7 +25,7 @@ def sft(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). An error if the folder is not empty.
+    """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). An error if another one is there.
 
     Re-run the same command to resume after the last complete phase.
 

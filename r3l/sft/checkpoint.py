@@ -18,9 +18,9 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from r3l.config import locate
-from r3l.core.errors import DataError
+from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.digests import sha256_of, write_digests
+from r3l.files.digests import altered, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.writing import replacing, write_json_atomic
 from r3l.local.checkpoint import last_good, load_model, name_of
@@ -170,21 +170,28 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
 
     Phases are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
     finished phase), or (a new manifest, None) if no phase has finished. The manifest has the new ``config``,
-    with the examples and losses of the finished phases. Half-written files in that folder and next to it are
-    deleted.
+    with the examples and losses of the finished phases. If ``out`` holds the finished model of this config,
+    returns (its manifest, ``out``). Half-written files in that folder and next to it are deleted, and the
+    phases of a finished model.
 
-    Raises DataError if ``out`` is not empty (if it holds a model of this config, its phases are deleted
-    first), if the finished phases are of another config (later phases, ``sharpness`` and ``sources`` may
-    differ), or if ``config`` has no phase after them. Raises CheckpointError if all of them are damaged.
+    Raises DataError if ``out`` holds anything else, if the finished phases are of another config (later
+    phases, ``sharpness`` and ``sources`` may differ), or if ``config`` has no phase after them. Raises
+    CheckpointError if all of them are damaged, or the finished model is.
     """
     # A finished model in ``out`` is never built again.
     remove_unfinished(out.parent, _phases(out))
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
     if out.exists() and any(out.iterdir()):
         made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
-        if made and made["config"] == new["config"]:  # killed after its last phase
-            shutil.rmtree(_phases(out), ignore_errors=True)
-        raise DataError(f"{out} already holds a model; move it away or give another folder with --out")
+        if made is None or made["config"] != new["config"]:
+            raise DataError(f"{out} holds another model; move it away or give another folder with --out")
+        if damaged := altered(out):
+            raise CheckpointError(
+                f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
+                "and build it again"
+            )
+        shutil.rmtree(_phases(out), ignore_errors=True)  # killed after its last phase
+        return made, out
 
     # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
     last = last_good(_phases(out))
@@ -203,6 +210,11 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
             f"folder with --out, or delete {last.parent} to begin again"
         )
     return {**new, "examples": old["examples"], "loss": old["loss"]}, last
+
+
+def is_finished(manifest: SFTManifest) -> bool:
+    """True if this is the manifest of a finished model, not of a build under way."""
+    return "weights_sha256" in manifest
 
 
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:

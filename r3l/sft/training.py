@@ -29,7 +29,7 @@ from r3l.local.cpu import threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations, rejection_sampling
-from r3l.sft.checkpoint import SFTManifest, SFTModel, load_or_begin, store, store_phase
+from r3l.sft.checkpoint import SFTManifest, SFTModel, is_finished, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SampledPhase, ScriptedPhase, SFTConfig, SFTPhase, load_config
@@ -43,9 +43,10 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
 
     ``base``: model to start from instead of the recipe's. ``workers``: processes that play the examples. A
     finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
-    when all are finished. Raises ConfigError for an unknown recipe, an environment without experts, a new
-    nano model whose first phase is sampled, or a chat template that fails; CheckpointError if the model to
-    start from cannot be loaded; DataError if ``out`` is not empty or a sampled phase kept no reflection;
+    when all are finished. If it holds the recipe's finished model, that is left as it is. Raises ConfigError
+    for an unknown recipe, an environment without experts, a new nano model whose first phase is sampled, or a
+    chat template that fails; CheckpointError if the model to start from cannot be loaded, or the finished one
+    is damaged; DataError if ``out`` holds anything else or a sampled phase kept no reflection;
     RunDirectoryError if another process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
@@ -58,8 +59,11 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
         )
     with locked(out), threads(config.threads):
         # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
-        # model.
+        # model. A finished model stays as it is.
         manifest, last = load_or_begin(config, out)
+        if is_finished(manifest):
+            print(f"{out} already holds the model of this recipe", file=sys.stderr)
+            return manifest
         finished = len(manifest["loss"])
         model = SFTModel.load(config, last) if last or config.model else None
 

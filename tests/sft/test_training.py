@@ -203,8 +203,27 @@ def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp
     assert all(torch.equal(sharp[name], whole[name]) for name in whole)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         assert (out / name).read_bytes() == (Path("whole") / name).read_bytes()
-    with pytest.raises(DataError, match="already holds a model"):
-        build("tiny", out, workers=0)
+
+
+def test_a_finished_model_is_not_built_again(recipe, tmp_path, monkeypatch, capsys):
+    recipe(phase(0, 1e-3))
+    out = tmp_path / "h"
+    words = ("sft", "tiny", "--out", str(out), "--workers", "0")
+    assert run(monkeypatch, capsys, *words)[0] == 0
+    made = (out / "sft.json").read_bytes(), (out / "model.safetensors").stat().st_mtime_ns
+    code, printed, stderr = run(monkeypatch, capsys, *words)
+    assert (code, printed.split()[1:]) == (0, ["parameters", "in", str(out)])
+    assert f"{out} already holds the model of this recipe" in stderr
+    assert made == ((out / "sft.json").read_bytes(), (out / "model.safetensors").stat().st_mtime_ns)
+
+    recipe(phase(0, 2e-3))
+    code, _, stderr = run(monkeypatch, capsys, *words)
+    assert code == 2 and "holds another model" in stderr
+
+    recipe(phase(0, 1e-3))
+    (out / "tokenizer.json").write_bytes(b"{}")
+    code, _, stderr = run(monkeypatch, capsys, *words)
+    assert code == 2 and "it is damaged (tokenizer.json)" in " ".join(stderr.split())
 
 
 @pytest.mark.parametrize("place", [".", "../link"])
