@@ -30,7 +30,7 @@ def test_the_notebook_shows_what_r3l_does_and_costs(tmp_path, monkeypatch):
         one for one in notebook.cells if one.cell_type == "code"
     ]
     assert "(the pivot)" in shown(attempt) and "(the pivot)" not in shown(group)
-    assert "What trains" in shown(published) and "boxed{110}" in shown(published)
+    assert "What trains" in shown(published) and "click[black]" in shown(published)
     for method in ("grpo", "r3l"):
         assert f"{method}: success 0." in shown(trained)
         assert (tmp_path / f"results/{cell('math', method)}/seed0/evaluation.json").is_file()
