@@ -95,25 +95,25 @@ def test_each_run_counts_once_from_the_first_folder_that_has_it():
 
 
 def test_without_an_evaluated_run_the_error_says_what_to_do(tmp_path, monkeypatch):
+    def made(name):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+        return path.parent
+
     monkeypatch.setattr("r3l.runs.run_paths.STORED", tmp_path / "stored")
     with pytest.raises(DataError, match="make runs: `r3l run`, or `r3l train` and `r3l evaluate`$"):
         find_runs(tmp_path)
 
     # A checkout: its own results are no runs of the user's, but can be named.
-    stored = tmp_path / "stored/curves/nano/math/m/grpo/seed0"
-    stored.mkdir(parents=True)
-    (stored / "evaluation.json").touch()
+    made("stored/curves/nano/math/m/grpo/seed0/evaluation.json")
     with pytest.raises(DataError, match=f"this project's own: --results {tmp_path}/stored$"):
         find_runs(tmp_path)
 
-    other = tmp_path / "mine"
-    other.mkdir()
-    (other / "evaluation.json").touch()
+    other = made("mine/evaluation.json")
     with pytest.raises(DataError, match=f"folders of other names \\({other}\\): name these"):
         find_runs(tmp_path)
 
-    trained = tmp_path / "smol/webshop/m/grpo/seed0"
-    trained.mkdir(parents=True)
-    (trained / "manifest.json").touch()
+    trained = made("smol/webshop/m/grpo/seed0/manifest.json")
     with pytest.raises(DataError, match=f"is evaluated yet: r3l evaluate {trained}$"):
         find_runs(tmp_path)
