@@ -279,15 +279,15 @@ def _variants_elsewhere(
 def _refuse_other_checkpoints(
     method: str, folders: Iterable[Path], tier: str, envs: Collection[str], cells: Collection[str]
 ) -> None:
-    """Raise ConfigError if ``folders`` have runs of ``method``, but from other base checkpoints than ``cells``.
+    """Raise ConfigError if all runs of ``method`` in ``folders`` start from other checkpoints than ``cells``.
 
-    A cell is a folder ``tier/env/model/method``.
+    A cell is a folder ``tier/env/model/method``; does nothing if there is no run.
     """
     from r3l.runs.run_paths import cell_of, runs_of
 
     found = [path for folder in folders for path in runs_of(folder, [method], tier, envs, may_be_none=True)]
-    elsewhere = sorted({cell_of(path).model for path in found if "/".join(cell_of(path)) not in cells})
-    if elsewhere:
+    elsewhere = sorted({cell_of(path).model for path in found})
+    if found and not any("/".join(cell_of(path)) in cells for path in found):
         raise ConfigError(
             f"{method} has no run from the base checkpoint that is compared; those of "
             f"{found[0].parents[5]} start from {', '.join(elsewhere)}: add --model {elsewhere[0]}"

@@ -165,33 +165,39 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
     return MasterWeights(network, getattr(torch, config.compute_dtype))
 
 
+def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
+    """The manifest of the finished model of ``config`` in ``out``; None if ``out`` is empty or missing.
+
+    Half-written files next to ``out`` are deleted, and the phases of a finished model. Raises DataError if
+    ``out`` holds anything else, CheckpointError if the model is damaged.
+    """
+    remove_unfinished(out.parent, _phases(out))
+    if not (out.exists() and any(out.iterdir())):
+        return None
+    made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
+    if made is None or made["config"] != config.model_dump(mode="json"):
+        raise DataError(f"{out} holds another model; move it away or give another folder with --out")
+    if damaged := altered(out):
+        raise CheckpointError(
+            f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
+            "and build it again"
+        )
+    shutil.rmtree(_phases(out), ignore_errors=True)  # killed after its last phase
+    return made
+
+
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
     """Find the phase after which an interrupted build of the model ``out`` continues.
 
     Phases are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
     finished phase), or (a new manifest, None) if no phase has finished. The manifest has the new ``config``,
-    with the examples and losses of the finished phases. If ``out`` holds the finished model of this config,
-    returns (its manifest, ``out``). Half-written files in that folder and next to it are deleted, and the
-    phases of a finished model.
+    with the examples and losses of the finished phases.
 
-    Raises DataError if ``out`` holds anything else, if the finished phases are of another config (later
-    phases, ``sharpness`` and ``sources`` may differ), or if ``config`` has no phase after them. Raises
-    CheckpointError if all of them are damaged, or the finished model is.
+    Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
+    ``sources`` may differ), or if ``config`` has no phase after them. Raises CheckpointError if all of them
+    are damaged.
     """
-    # A finished model in ``out`` is never built again.
-    remove_unfinished(out.parent, _phases(out))
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
-    if out.exists() and any(out.iterdir()):
-        made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
-        if made is None or made["config"] != new["config"]:
-            raise DataError(f"{out} holds another model; move it away or give another folder with --out")
-        if damaged := altered(out):
-            raise CheckpointError(
-                f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
-                "and build it again"
-            )
-        shutil.rmtree(_phases(out), ignore_errors=True)  # killed after its last phase
-        return made, out
 
     # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
     last = last_good(_phases(out))
@@ -210,11 +216,6 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
             f"folder with --out, or delete {last.parent} to begin again"
         )
     return {**new, "examples": old["examples"], "loss": old["loss"]}, last
-
-
-def is_finished(manifest: SFTManifest) -> bool:
-    """True if this is the manifest of a finished model, not of a build under way."""
-    return "weights_sha256" in manifest
 
 
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:

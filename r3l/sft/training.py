@@ -29,7 +29,7 @@ from r3l.local.cpu import keep_freed_memory, threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations, rejection_sampling
-from r3l.sft.checkpoint import SFTManifest, SFTModel, is_finished, load_or_begin, store, store_phase
+from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SampledPhase, ScriptedPhase, SFTConfig, SFTPhase, load_config
@@ -58,12 +58,14 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
             "variants and error_rates instead of attempts, or start from a model (--model)"
         )
     with locked(out), threads(config.threads):
-        # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
-        # model. A finished model stays as it is.
-        manifest, last = load_or_begin(config, out)
-        if is_finished(manifest):
+        # A finished model is never built again.
+        if made := finished_model(config, out):
             print(f"{out} already holds the model of this recipe", file=sys.stderr)
-            return manifest
+            return made
+
+        # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
+        # model.
+        manifest, last = load_or_begin(config, out)
         finished = len(manifest["loss"])
         model = SFTModel.load(config, last) if last or config.model else None
 
@@ -127,7 +129,8 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
 
     The loss is a weighted mean over tokens (nats), averaged over windows of a tenth of the phase, at most 100
     steps; steps after the last full window are left out. ``examples``: by kind, for :func:`draw`. Changes the
-    weights; shows progress. Raises NonFiniteError or EngineError as Trainer.step does.
+    weights; shows progress; malloc keeps freed memory from then on. Raises NonFiniteError or EngineError as
+    Trainer.step does.
     """
     # Large tensors would fetch new pages again and again: a fifth of a 0.5B model's processor time (notebook
     # of 2026-11-30). After loading, as in r3l.local.session.

@@ -94,7 +94,7 @@ class VllmPolicy(LocalPolicy):
             self._awake = False
 
     def sync_weights(self) -> dict[str, float]:
-        """Copy the weights of ``model`` to vLLM, and check the copy by the log-probs of 256 tokens that it samples.
+        """Copy the weights of ``model`` to vLLM, and check the copy by the log-probs of what it samples.
 
         Returns the metrics ``handover/mean`` and ``handover/max``: mean and largest |log-prob of vLLM -
         log-prob of the model| (nats). Raises EngineError if they exceed r3l.local.model.precision:LIMITS.
