@@ -195,6 +195,7 @@ stored: setup
 	$(BIN)/r3l figure held_out --out $(STORED)/held_out_nano.png
 	$(BIN)/r3l table map --results $(STORED) --out $(STORED)/map.csv > /dev/null
 	$(BIN)/r3l figure map --out $(STORED)/map.png
+	$(BIN)/r3l figure probe $(STORED)/probe/*.json $(STORED)/gate/probe/*.json --out $(STORED)/probes.png
 	$(BIN)/r3l table budget --results $(STORED) --out $(STORED)/budget_nano.csv > /dev/null
 	$(BIN)/r3l table feedback_per_token --results $(STORED) --out $(STORED)/feedback_per_token_nano.csv > /dev/null
 	$(BIN)/r3l figure feedback_per_token --results $(STORED) --out $(STORED)/feedback_per_token_nano.png

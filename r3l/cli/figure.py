@@ -63,8 +63,9 @@ def figure_of_probes(files: ProbeFiles, out: FigureFiles = FOLDER, as_json: AsJs
     Example: `r3l figure probe results/probe/gsm8k_0.5b.json --out results/figures`
     """
     from r3l.report import probes
+    from r3l.report.figures import probes as figure
 
-    _print_drawn("probe", probes.draw(probes.read(files), out), as_json)
+    _print_drawn("probe", figure.draw(probes.read(files), out), as_json)
 
 
 def figure_of_claims(

@@ -1,4 +1,4 @@
-"""Several probes side by side (`r3l table probe`, `r3l figure probe`): a row a model, the smallest first."""
+"""Several probes side by side (`r3l table probe`): a row a model, the smallest first."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files.json_files import Number, read_json
-from r3l.report.figures import style
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.manifest import TaskSetSummary
 
 log = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
 SHARES = {  # keys of measures by their columns; measures of retries are after failures
@@ -32,12 +28,6 @@ SHARES = {  # keys of measures by their columns; measures of retries are after f
     "fresh": "fresh_success",
 }
 DIFFERENCES = {"guided - fresh": "guided_minus_fresh", "equal tokens": "guided_minus_fresh_equal"}
-BARS = {  # of the figure: label and colour by the key of the measure
-    "success": ("an attempt, all tasks", "#7F7F7F"),
-    "retry_success": ("guided retry of a failure", "#D55E00"),
-    "unguided_success": ("unguided, from the same pivot", "#E3C77B"),
-    "fresh_success": ("another attempt after a failure", "#56B4E9"),
-}
 
 
 class ProbedModel(TypedDict):
@@ -140,6 +130,15 @@ def name_of(probe: Content) -> str:
     return ", ".join(parts)
 
 
+def names_of(probes: Sequence[Content]) -> list[str]:
+    """The printed name of each probe, with its number of tasks if two of an environment have one name."""
+    names = [(probe["label"], name_of(probe)) for probe in probes]
+    return [
+        f"{name[1]}, {probe['tasks']} tasks" if names.count(name) > 1 else name[1]
+        for name, probe in zip(names, probes, strict=True)
+    ]
+
+
 def size_of(probe: Content) -> str | None:
     """The number of parameters of the probed model, such as ``1.5 M`` or ``0.49 B``; None if unknown."""
     count = probe["model"].get("parameters")
@@ -164,8 +163,9 @@ def probe_table(probes: Sequence[Content]) -> Table:
         return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"
 
     # Shares as numbers, differences with their intervals.
+    names = dict(zip(map(id, probes), names_of(probes), strict=True))
     columns = [
-        Column("model", name_of, no_wrap=True),
+        Column("model", lambda probe: names[id(probe)], no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
         *(Column(name, partial(_value, key=key), ".2f") for name, key in SHARES.items()),
         *(
@@ -212,47 +212,6 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
                 values = {**difference, "n": expected["comparisons"], "tasks": None}
                 records.append(place | {"measure": f"expected_{when}"} | values)
     return records
-
-
-def draw(probes: Sequence[Content], out: Path) -> list[Path]:
-    """Draw ``probes`` (at least one): a subplot per environment, a group of bars with intervals per model.
-
-    ``out``: a folder, or the one file to write; returns the files written. Raises ConfigError if it names
-    another file type than PDF or PNG, RunDirectoryError if it cannot be written.
-    """
-    import matplotlib.style
-    from matplotlib.patches import Patch
-
-    labels = list(dict.fromkeys(probe["label"] for probe in probes))
-    with matplotlib.style.context(style.SHEET):
-        figure, axes = style.subplots(len(labels), 1, style.PAGE, 0.6 + 1.9 * len(labels))
-        for ax, label in zip(axes.flat, labels, strict=True):
-            _bars(ax, [probe for probe in probes if probe["label"] == label])
-            ax.set_title(label, loc="left", fontweight="bold")
-        text = "Retries of failed attempts, by the model's own reflection. Bars: 95 % intervals over tasks."
-        style.note(figure, text)
-        style.legend(figure, [Patch(color=colour, label=label) for label, colour in BARS.values()])
-        return style.save(figure, out, "probe")
-
-
-def _bars(ax: Axes, probes: Sequence[Content]) -> None:
-    """Draw the bars of BARS with their intervals for each probe of one environment."""
-    width = 0.8 / len(BARS)
-    for k, (key, (_, colour)) in enumerate(BARS.items()):
-        for x, probe in enumerate(probes):
-            measure = probe["measures"].get(key)
-            if measure is None or measure["value"] is None:
-                continue
-            place, value = x - 0.4 + (k + 0.5) * width, measure["value"]
-            ax.bar(place, value, width, color=colour, linewidth=0)
-            if measure["low"] is not None and measure["high"] is not None:
-                ax.plot([place, place], [measure["low"], measure["high"]], color=style.GREY, linewidth=0.8)
-    names = [", ".join(filter(None, (name_of(probe), size_of(probe)))) for probe in probes]
-    ax.set_xticks(range(len(probes)), list(map(style.drawable, names)))
-    ax.set(xlim=(-0.6, len(probes) - 0.4), ylabel="success")
-    ax.set_ylim(bottom=0)
-    ax.grid(axis="y")
-    ax.set_axisbelow(True)
 
 
 def _value(probe: Content, key: str) -> float | None:

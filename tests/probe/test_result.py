@@ -19,6 +19,8 @@ from r3l.files.locks import locked
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.probe.measures import SECTIONS
 from r3l.probe.result import Target, attempts_file, chosen, table_of
+from r3l.report.figures import probes as figure_of_probes
+from r3l.report.figures import style
 from r3l.report.probes import name_of, read
 
 STORED_PROBES = STORED / "probe"
@@ -258,6 +260,29 @@ def test_probes_stand_side_by_side_the_smallest_model_first(tmp_path, monkeypatc
     assert (tmp_path / "probe.png").stat().st_size > 1000
     (tmp_path / "other.json").write_text("{}")
     assert run(monkeypatch, capsys, "table", "probe", tmp_path / "other.json")[0] == 2
+
+
+def test_the_figure_has_a_row_per_model_and_tells_equal_names_apart(tmp_path, monkeypatch):
+    """ALFWorld, its model, WebShop, its two probes of one model: the second of 64 tasks, without a critic."""
+    alfworld, webshop = (read_json(STORED_PROBES / f"{env}.json") for env in ("alfworld", "webshop"))
+    unknown = {"value": None, "low": None, "high": None, "n": 0, "tasks": 0}
+    fewer = webshop | {"tasks": 64}
+    fewer["measures"] = webshop["measures"] | {"critic_guided_minus_unguided": unknown}
+    kept = []
+    monkeypatch.setattr(style, "save", lambda figure, out, name: kept.append(figure) or [out])
+    figure_of_probes.draw([alfworld, webshop, fewer], tmp_path)
+    differences, hints, shares = kept[0].axes
+    labels = [label.get_text() for label in differences.get_yticklabels()]
+    tasks = f"webshop-1.5m, {webshop['tasks']} tasks"
+    assert labels == ["ALFWorld", "alfworld-1.5m-plain", "WebShop", tasks, "webshop-1.5m, 64 tasks"]
+
+    def points(ax):
+        drawn = [line.get_xydata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
+        return [(round(float(x), 2), round(float(y), 2)) for x, y in drawn]
+
+    assert points(differences) == [(0.12, 1), (0.28, 3), (0.28, 4)]
+    own_and_critic = [(0.18, 0.88), (0.36, 1.12), (0.23, 2.88), (0.35, 3.12), (0.23, 3.88)]
+    assert points(hints) == own_and_critic and len(points(shares)) == 3 * 4
 
 
 @pytest.mark.parametrize(
