@@ -33,8 +33,11 @@ OF_STEPS = {
 }
 
 
-def core(runs: pd.DataFrame, of_plan: Registered) -> str:
-    """Base checkpoint and both methods of the primary comparisons, and what those say."""
+def core(runs: pd.DataFrame, with_curves: pd.DataFrame, of_plan: Registered) -> str:
+    """Base checkpoint and both methods of the primary comparisons, and what `r3l compare registered` says of them.
+
+    ``with_curves``: ``runs`` and those of the learning curves, some of which are at equal learning rates.
+    """
     rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method])
     difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
     names = {difference: "difference", "97 % interval": "interval"}
@@ -45,7 +48,7 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
             rows.setdefault(name, {})[cells["env"].text] = cells[column].text
     labels = f"{method_label(of_plan.against)}, {method_label(of_plan.method)}"
     for row in compared:
-        equal = _at_equal_rates(runs[runs.env == row.env], of_plan, row.verdict)
+        equal = _at_equal_rates(with_curves[with_curves.env == row.env], of_plan, row.verdict)
         rows.setdefault(f"learning rates ({labels})", {})[env_label(row.env)] = equal.rates
         rows.setdefault("at equal rates, 95 % interval", {})[env_label(row.env)] = equal.text
         if equal.verdict != row.verdict:

@@ -29,7 +29,6 @@ BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n)(.*?)(<!-- end -->)", 
 
 TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
     "arms": arms,
-    "core": core,
     "summary": summary,
     "teachers": teachers,
 }
@@ -64,6 +63,8 @@ def filled(text: str, runs: pd.DataFrame, curves: pd.DataFrame | None = None) ->
         seen = runs if curves is None else with_further(runs, curves)
         if name != "arms":
             seen = of_base_checkpoints(seen, of_plan, envs.split() or of_plan.envs)
+        if name == "core":
+            return f"{beginning}\n{core(of_base_checkpoints(runs, of_plan), seen, of_plan)}\n\n{end}"
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
