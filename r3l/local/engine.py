@@ -225,6 +225,7 @@ def collect(
     """
     run = session.run
     began = time.perf_counter()
+    session.policy.take_counts()  # of an evaluation since the last step, which samples with the same policy
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
     ctx.progress = finished_share(run, number)
     ctx.history = history

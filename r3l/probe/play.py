@@ -63,7 +63,8 @@ def play_probe(
 
     Each finished batch is appended to ``path`` as a BatchLine; batches that it has already are returned, not
     played again. ``probed``: what identifies model, settings and tasks. Shows progress. Raises ConfigError if
-    ``path`` has batches of another ``probed``, DataError if a line is damaged.
+    ``path`` has batches of another ``probed`` or batches that this call would not play, DataError if a line
+    is damaged.
     """
     expert = _expert(session, tasks)
 
@@ -83,10 +84,15 @@ def play_probe(
     for number, line in enumerate(lines, start=1):
         of_line = attempts_in(line, f"{path}, line {number}")
         known[tuple((attempt.task, attempt.member) for attempt in of_line)] = of_line
+    wanted = [tuple((task.id, k) for task, k in batch) for batch in batches]
+    if not known.keys() <= set(wanted):
+        raise ConfigError(
+            f"{path} holds attempts of another number of tasks or attempts, or in batches of another size, "
+            "and the file has what the result is computed from and nothing else; repeat that probe's "
+            "options (-n, --attempts, --batch), or choose another file with --out"
+        )
     rewrite_jsonl(path, lines)  # without a torn last line
-    of_batches: list[list[Attempt] | None] = []  # in the order of the batches; None: still to be played
-    for batch in batches:
-        of_batches.append(known.get(tuple((task.id, k) for task, k in batch)))
+    of_batches = [known.get(of_batch) for of_batch in wanted]  # None: still to be played
 
     # Play the rest, and write each batch as soon as it is complete.
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -276,11 +282,12 @@ class Retries:
     _retries: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
-        """Let the model reflect on the attempt, and play three retries if it names a pivot.
+        """Have the attempt reflected on, and play three retries if the reflection names a pivot.
 
-        They begin at the pivot with the reflection as a hint, at the pivot without it, and at the start with
-        it. ``critique``: the environment's, with which the model's pivot is compared; None without one. Sets
-        ``guidance`` and ``distilled``.
+        The model reflects, or whom the setting ``feedback`` names. The retries begin at the pivot with the
+        reflection as a hint, at the pivot without it, and at the start with it. ``critique``: the
+        environment's, with which the pivot is compared; None without one. Sets ``guidance`` and
+        ``distilled``.
         """
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed = reflection.parsed
@@ -292,7 +299,8 @@ class Retries:
         if parsed.pivot is None:
             return OwnReflection(None, right, text)
         self.guidance = guidance_text(parsed, self.settings, self.ctx.dialogue.release)
-        written = _tokens(last)
+        # What a critic or a judge writes is sampled from no model of ours, so it costs no tokens.
+        written = _tokens(last) if reflection.author is FeedbackSource.SELF else 0
         guided, self.distilled = await self._retry(parsed.pivot, parsed, written)
         unguided, _ = await self._retry(parsed.pivot, None, written)
         from_start, _ = await self._retry(0, parsed, written)

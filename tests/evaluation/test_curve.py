@@ -7,12 +7,14 @@ import shutil
 import pytest
 
 from r3l.api import running
-from r3l.config import resolve
+from r3l.config import build_method, resolve
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import curve
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import SUMS, verify
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.local.engine import collect
+from r3l.local.session import open_session
 from r3l.runs.preemption import Preempted
 
 SMALL = [
@@ -43,6 +45,16 @@ def test_playing_test_tasks_on_the_way_changes_nothing_of_the_run(curved, tmp_pa
     assert read_json(curved / "result.json") == read_json(tmp_path / "result.json")  # weights, budget, scores
     ours, theirs = (without_seconds(read_jsonl(where / "metrics.jsonl")) for where in (curved, tmp_path))
     assert ours == theirs
+
+
+def test_time_of_test_tasks_is_not_booked_as_rollouts_of_the_next_step(tmp_path):
+    """One task with two rollouts takes less time than the 12 test tasks before it."""
+    run = run_of("evaluation.curve=[1]", "train.tasks_per_step=1", "method_settings.group_size=2")
+    with open_session(run, run.model) as session:
+        curve.record_point(session, tmp_path, 1)
+        tasks = session.package.tasks(run.env_settings.train_task_set)
+        collected = collect(session, build_method(run), tasks, 2)
+    assert collected.metrics["seconds/rollout"] <= collected.metrics["seconds/collect"]
 
 
 def test_the_last_point_is_the_final_score_and_verification_says_so(curved, tmp_path):

@@ -12,6 +12,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
+from r3l.feedback.feedback import FeedbackSource
 from r3l.probe.attempts import INVALID, RetryOutcome
 from r3l.probe.play import study
 from r3l.processes.pool import EnvironmentPool
@@ -30,12 +31,12 @@ def pool():
     pool.close()
 
 
-def studied(pool, responses):
+def studied(pool, responses, settings=SETTINGS):
     policy = Scripted(responses)
     ctx = rollout_context(policy, pool)
 
     async def played():
-        return await study(ctx, SETTINGS, await play(ctx, TASK, 0))
+        return await study(ctx, settings, await play(ctx, TASK, 0))
 
     result = asyncio.run(played())
     policy.distilled, policy.taught = result.distilled, result.taught
@@ -74,6 +75,15 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
     assert next(policy.responses["retry"], None) is None
     asked = {address[1]: None for address, _ in policy.asked}
     assert list(asked) == ["rollout", "reflection", "retry"]
+
+
+def test_a_reflection_of_the_critic_costs_no_tokens(pool):
+    """Two tokens a response: each retry has one response, which is refused."""
+    by_critic = SETTINGS.model_copy(update={"feedback": FeedbackSource.ENVIRONMENT})
+    attempt, _ = studied(
+        pool, {"rollout": [say("look"), say("look"), say("fly")], "retry": [say("fly")] * 9}, by_critic
+    )
+    assert attempt.own.guided.tokens == attempt.own.unguided.tokens == attempt.own.from_start.tokens == 2
 
 
 def test_retries_share_their_draws(pool):

@@ -67,8 +67,9 @@ def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkey
     assert rows.read_bytes() == whole
     again = json.loads(out.read_text())
     assert again["seconds"]["attempts_played"] == 2 and again["measures"] == content["measures"]
-    code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--seed", 1, "--out", out)
-    assert code == 2 and rows.name in err and rows.read_bytes() == whole
+    for changed in (("--seed", 1), ("--attempts", 3), ("--batch", 4)):
+        code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, *changed, "--out", out)
+        assert code == 2 and rows.name in err and rows.read_bytes() == whole, changed
 
 
 def test_what_a_killed_probe_was_writing_is_removed(content, out, monkeypatch, capsys):
