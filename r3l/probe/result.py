@@ -27,6 +27,7 @@ from r3l.core.task import Task
 from r3l.endpoint.options import models_in
 from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
 from r3l.evaluation.stored_runs import ATTEMPTS
+from r3l.feedback.feedback import FeedbackSource
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import digest_of, sha256_of
 from r3l.files.locks import locked
@@ -114,13 +115,19 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     The model is the base checkpoint of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes
     the result (:func:`content_of`) as JSON to ``out`` and returns it. Finished attempts are kept in
     :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Raises
-    ConfigError if the chat template cannot render its dialogs, if the task set has fewer tasks than
-    ``sample`` names, or if it is a test set although there is a validation set; RunDirectoryError if another
-    process uses ``out`` or it cannot be written.
+    ConfigError if a judge writes the reflections, if the chat template cannot render its dialogs, if the task
+    set has fewer tasks than ``sample`` names, or if it is a test set although there is a validation set;
+    RunDirectoryError if another process uses ``out`` or it cannot be written.
     """
-    # Refuse before any work: a probe is for choosing a model or a method, which must not see test tasks.
+    # Refuse before any work: a judge, whose name and calls a probe's result would have to record, and test
+    # tasks, since a probe is for choosing a model or a method.
     method = build_method(run)
     assert isinstance(method, R3L)
+    if method.settings.feedback is FeedbackSource.JUDGE:
+        raise ConfigError(
+            "a probe takes reflections of the model (feedback=self) or of the environment's critic "
+            "(feedback=environment), and feedback is 'judge': set another one"
+        )
     settings = run.env_settings
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():

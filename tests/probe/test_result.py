@@ -83,6 +83,14 @@ def test_what_a_killed_probe_was_writing_is_removed(content, out, monkeypatch, c
     assert not left.exists() and another.exists()
 
 
+def test_a_judge_is_refused_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("R3L_JUDGE", "http://127.0.0.1:9/v1")
+    out = tmp_path / "judged.json"
+    options = ("--set", "feedback=judge", "--set", "judge.model=tiny")
+    code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, *options, "--out", out)
+    assert code == 2 and "feedback is 'judge'" in err and not list(tmp_path.iterdir())
+
+
 def test_attempts_that_were_changed_are_named_by_their_line(content, out, monkeypatch, capsys):
     rows = attempts_file(out)
     whole = rows.read_bytes()
