@@ -134,7 +134,8 @@ class TeacherGated(GRPO):
             # standardised over the turns.
             v_0 = np.clip(prior, 1e-4, 1 - 1e-4)
             logits_K = np.log(v_0 / (1 - v_0)) + np.cumsum(t.teacher_gaps_by_turn())
-            beliefs_K = np.clip(1 / (1 + np.exp(-logits_K)), EPSILON, 1 - EPSILON)
+            # Beyond +-100 exp would overflow for long turns, and the belief is at its bound anyway.
+            beliefs_K = np.clip(1 / (1 + np.exp(-np.clip(logits_K, -100, 100))), EPSILON, 1 - EPSILON)
             moves_K = np.diff(beliefs_K, prepend=v_0)
             z_K = moves_K
             if len(t.turns):

@@ -99,8 +99,8 @@ class AdaptiveR3L(R3L):
 
         It is the probability that a guided retry solves more failures per token than a fresh attempt, if
         their difference is normally distributed. ``history``: metrics of the earlier updates, of which only
-        the last ``window`` are used. Returns 1 if in these updates no failure was reflected on, or none of
-        these failures has another attempt to compare with.
+        the last ``window`` are used. Returns 1 if in these updates no failure was reflected on, none of these
+        failures has another attempt to compare with, or reflecting cost no tokens.
         """
         recent = history[-self.settings.window :]
 
@@ -118,9 +118,11 @@ class AdaptiveR3L(R3L):
         guided, guided_variance = _rate(total("retry/rescued"), failures)
         fresh, fresh_variance = _rate(total("adaptive/fresh_solved") * attempts / pairs, attempts)
 
-        # Costs in sampled tokens: a reflection with its retry, and a fresh attempt.
-        guided_cost = total("tokens/reflection", "tokens/retry") / total("adaptive/reflected")
+        # Costs in sampled tokens: a reflection, whoever samples it, with its retry; and a fresh attempt.
+        guided_cost = total("tokens/reflection", "tokens/judge", "tokens/retry") / total("adaptive/reflected")
         fresh_cost = total("tokens/rollout") / total("adaptive/bases")
+        if not guided_cost:  # the critic's reflections cost nothing, and none of them led to a retry
+            return 1.0
 
         difference = guided / guided_cost - fresh / fresh_cost
         deviation = sqrt(guided_variance / guided_cost**2 + fresh_variance / fresh_cost**2)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from r3l.amplification import AmplificationSettings, amplify, explain
 from r3l.core import losses
@@ -35,6 +36,8 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
 
     Codes such as (A-8), (B-13) or (audit 0.6) refer to docs/audit.md, the list of differences between paper
     and released code. ``baseline``: ``mean`` or ``logavgexp`` (:func:`r3l.core.advantages.baseline_of`).
+    Refused (ValidationError): as many ``retries`` as rollouts, and another baseline than the mean with
+    ``advantage: standardised``.
     """
 
     retries: int = option(
@@ -121,6 +124,21 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
         "imitate reflections that find nothing to improve (A-10)",
         "paper: not mentioned (released code: imitated)",
     )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        """Raise ValueError for options that would silently do nothing."""
+        if self.retries >= self.group_size:
+            raise ValueError(
+                f"retries is {self.retries}, which leaves no rollout to reflect on: it must be below "
+                f"group_size, {self.group_size}"
+            )
+        if self.advantage == "standardised" and self.baseline != "mean":
+            raise ValueError(
+                f"baseline is {self.baseline!r}, but standardised advantages are around the mean: leave it "
+                "out, or set advantage=centred"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -279,7 +297,7 @@ class R3L(TrainedMethod[R3LSettings]):
         if not isinstance(parsed, ParsedReflection) or parsed.pivot is None:
             return None
         oracle = grade_reflection(ctx, base, parsed)
-        pivot = choose_pivot(s.pivot, parsed.pivot, oracle, base.trajectory, ctx)
+        pivot = choose_pivot(s.pivot, parsed.pivot, oracle, base.trajectory, ctx, address)
         if pivot is None:
             return None
 

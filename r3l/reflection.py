@@ -185,11 +185,11 @@ async def reflect(
         parsed = parse_reflection(written.completion.text, len(base.turns), rules)
 
     # Reject it if it reveals the gold answer to the retry and its writer may have been shown that answer.
-    if isinstance(parsed, ParsedReflection) and parsed.suggestion:
-        guiding = [parsed.suggestion]
-        if settings.guidance == "full_report":
-            guiding = [parsed.summary, parsed.root_cause, parsed.suggestion]
-        leak = audit(ctx, episode, "\n".join(guiding))
+    if isinstance(parsed, ParsedReflection) and (parsed.suggestion or settings.guidance == "full_report"):
+        guiding = parsed.suggestion or ""
+        if settings.guidance == "full_report":  # whatever else it says is read by the retry too
+            guiding = "\n".join(f"{key} {value}" for key, value in parsed.document.items())
+        leak = audit(ctx, episode, guiding)
         may_know_answer = written.author is not FeedbackSource.SELF or settings.reflection_sees == "answer"
         if leak is Leak.TOLD and may_know_answer:
             parsed = LEAKED

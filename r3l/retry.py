@@ -102,18 +102,25 @@ class Retry:
 
 
 def choose_pivot(
-    rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, ctx: RolloutContext
+    rule: PivotRule,
+    reported: int,
+    oracle: int | None,
+    base: Trajectory,
+    ctx: RolloutContext,
+    attempt: tuple[int, ...] = (),
 ) -> int | None:
     """The turn (from 0) of ``base`` at which its retry starts, by ``rule``.
 
     ``reflected``: ``reported``, the reflection's pivot. ``start``: 0. ``random``: uniform over the turns,
-    drawn by seed (ValueError without turns). ``oracle``: ``oracle``, the turn that the environment's critic
-    names; if that is None, so is the result, and ``dropped/no_oracle_pivot`` is counted.
+    drawn by seed, in which ``attempt`` tells several retries apart (ValueError without turns). ``oracle``:
+    ``oracle``, the turn that the environment's critic names; if that is None, so is the result, and
+    ``dropped/no_oracle_pivot`` is counted.
     """
     if rule == "start":
         return 0
     if rule == "random":
-        return int(generator(*ctx.address, "pivot", base.task.address, base.member).integers(len(base.turns)))
+        draws = generator(*ctx.address, "pivot", base.task.address, base.member, *attempt)
+        return int(draws.integers(len(base.turns)))
     if rule == "reflected":
         return reported
     if oracle is None:
@@ -163,8 +170,8 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
     """A function that inserts ``restart.guidance`` into the new messages of the turn where a retry begins.
 
     It returns them with and without guidance. ``place``: ``user_turn``: at the head of the user message.
-    ``system_message``: at the end of the system prompt if the retry starts over, else as a system message of
-    its own before the observation (released code; some chat templates forbid it, audit B-33). If the turn
+    ``system_message``: at the end of the system prompt if that comes right before, else as a system message
+    of its own before the observation (released code; some chat templates forbid it, audit B-33). If the turn
     has no new message (it continues a response), guidance is a separate message.
     """
     guidance = restart.guidance
@@ -184,12 +191,12 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
             guided = replace(user, content=f"{guidance}\n{user.content}")
             return Prompt([*before, *repeated, guided], unguided)
 
-        # As a system message: part of the system prompt at the start of the dialog, a new message later.
-        if before:
+        # As a system message: part of the system prompt at the start of the dialog, else a new message.
+        if before and before[-1].role == "system":
             system = before[-1]
             guided = replace(system, content=f"{system.content}\n\n{guidance}")
             return Prompt([*before[:-1], guided, user], unguided)
-        return Prompt([*repeated, Message("system", guidance), user], unguided)
+        return Prompt([*before, *repeated, Message("system", guidance), user], unguided)
 
     return guide
 

@@ -35,6 +35,14 @@ def test_the_share_by_hand():
     assert AdaptiveR3L({}).share([step(2, 4, 14, 56)]) == pytest.approx(0.9590, abs=1e-4)
 
 
+def test_reflections_of_others_cost_what_they_cost():
+    """A judge's tokens count as the model's own; a critic's cost nothing, so that alone stops no reflecting."""
+    own, judged = step(2, 4, 14, 56), step(2, 4, 14, 56)
+    judged["tokens/judge"] = judged.pop("tokens/reflection")
+    assert AdaptiveR3L({}).share([judged]) == AdaptiveR3L({}).share([own])
+    assert AdaptiveR3L({}).share([step(0, 4, 14, 56, retry_tokens=0)]) == 1.0
+
+
 def test_retries_that_solve_nothing_keep_the_floor_alone():
     poor = [step(0, 20, 500, 560, retry_tokens=1000, bases=80)] * 10
     assert AdaptiveR3L({}).share(poor) == 0.125

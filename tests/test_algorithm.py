@@ -111,6 +111,23 @@ def test_random_pivots_are_addressed_and_uniform():
     assert set(pivots) == {0, 1, 2, 3} and max(abs(pivots.count(k) - 100) for k in range(4)) < 45  # 5 sd
 
 
+def test_random_pivots_of_several_retries_are_drawn_apart():
+    """Four retries of an attempt of two turns: not all from the same one. The first is what it was alone."""
+    script = {"rollout": LOSE * 8, "reflection": [review(0)] * 40, "retry": [say("fly")] * 40}
+    _, groups, _ = explore("r3l_random_pivot", script, group_size=8, retries=4)
+    _, alone, _ = explore("r3l_random_pivot", script, group_size=2)
+    pivots = [t.restart_turn for t in groups[0].trajectories if t.kind == "distilled"]
+    assert len(pivots) == 4 and len(set(pivots)) == 2
+    assert pivots[0] == alone[0].trajectories[1].restart_turn
+
+
+def test_options_that_would_do_nothing_are_refused():
+    with pytest.raises(ValueError, match="retries is 8, .* must be below group_size, 8"):
+        R3L({"retries": 8, "group_size": 8})
+    with pytest.raises(ValueError, match="baseline is 'logavgexp', but standardised"):
+        R3L({"advantage": "standardised", "baseline": "logavgexp"})
+
+
 def test_retries_per_base_keep_the_budget():
     """N = 8: two retries per base give 2 bases, 4 retries and 2 plain rollouts; four give 1, 4 and 3."""
     for retries, bases in ((0, 8), (2, 4), (4, 4)):

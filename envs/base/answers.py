@@ -289,7 +289,6 @@ class AnswerDialogue:
         """The final feedback: the answer was correct, was not, or is missing and why."""
         reasons = {
             None: "",
-            StopReason.MAX_TURNS: " It had too many lines.",
             StopReason.FORMAT: " It had no answer.",
         }
         ended = reasons.get(error, f" It was cut off ({error}).")

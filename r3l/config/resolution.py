@@ -347,8 +347,10 @@ def _check_combination(run: Run, method: Method) -> None:
     if run.compute == "vllm" and max(run.sampling.temperature, run.evaluation.temperature) > 2:
         raise ConfigError(f"{place}: compute is 'vllm', but it takes temperatures up to 2")
     # Retries and their guidance are written for the prompts of training, and go on within one dialog.
-    if method.trains and (run.protocol is not None or run.env_settings.options.get("history") is not None):
-        for_score = "a protocol" if run.protocol is not None else "option history"
+    if method.trains and (run.protocol is not None or dialogue_of(run).history is not None):
+        for_score = "a protocol"
+        if run.protocol is None:
+            for_score = "a new dialog for every turn (options history and response_format)"
         raise ConfigError(
             f"{place}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out"
         )

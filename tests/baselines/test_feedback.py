@@ -127,6 +127,19 @@ def test_a_model_that_was_shown_the_answer_is_a_teacher():
     assert (ctx.counters["reflection/invalid/leak"], ctx.counters["retry/count"]) == (1, 0)
 
 
+def test_whatever_the_retry_reads_is_searched_for_the_answer():
+    """A key of the report beyond those that were asked for; only the complete report has it."""
+    telling = json.dumps(json.loads(review(1)) | {"note": "it is xyzzy"})
+    for guidance, dropped in (("full_report", 1), ("suggestion", 0)):
+        name = f"r3l@group_size=2,reflection_sees=answer,guidance={guidance}"
+        script = {"rollout": LOSE, "reflection": [telling], "retry": WIN}
+        _, ctx = explore(name, script, answer="xyzzy")
+        assert (ctx.counters["reflection/invalid/leak"], ctx.counters["retry/count"]) == (
+            dropped,
+            1 - dropped,
+        )
+
+
 def test_quoting_is_no_leak():
     """The answer appears in the attempt: the leak is counted, but nothing is dropped."""
     judge = ScriptedJudge(review(1, improvement_suggestion="do not fly"))

@@ -178,6 +178,14 @@ def test_agentopsd(gaps, reward, weights):
     np.testing.assert_allclose(of_other[1:], [-sign * HALF] * 2, rtol=1e-5)  # no teacher: A
 
 
+def test_a_long_turn_overflows_nothing():
+    """400 tokens at -2 nats: the belief is 0 to the last bit that counts, without a warning."""
+    one, other = taught([(-800.0, 0.0), (0.0, 0.0)], 1.0), make_trajectory(1, 0.0)
+    with np.errstate(all="raise"):
+        found, _ = TeacherGated({"mode": "agentopsd"}).advantages(Group(one.task, [one, other]))
+    assert np.isfinite(found).all()
+
+
 LN9999 = math.log(9999)  # the logit of 0.9999
 
 

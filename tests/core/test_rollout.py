@@ -105,12 +105,16 @@ def test_guidance_stands_only_in_the_pivot_turn():
 
 
 def test_where_guidance_stands():
-    system, user = Message("system", "rules"), Message("user", "desk")
+    system, user, said = Message("system", "rules"), Message("user", "desk"), Message("assistant", "OK.")
     start, later, repeated = Restart(0, "G"), Restart(1, "G"), Restart(1, "G", repeat_observation=True)
     for restart, place, messages, guided, clean in (
         (start, "user_turn", [system, user], [system, Message("user", "G\ndesk")], [system, user]),
         (start, "system_message", [system, user], [Message("system", "rules\n\nG"), user], [system, user]),
         (later, "system_message", [user], [Message("system", "G"), user], [user]),
+        (  # an opening in which the model has said something already
+            *(start, "system_message", [user, said, user]),
+            *([user, said, Message("system", "G"), user], [user, said, user]),
+        ),
         (repeated, "system_message", [user], [user, Message("system", "G"), user], [user, user]),  # audit B-6
         (Restart(0, None), "user_turn", [system, user], [system, user], [system, user]),
     ):

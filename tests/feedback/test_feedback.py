@@ -11,6 +11,8 @@ from scripted import report
 from r3l.core.environment import Critique, Outcome
 from r3l.core.task import Task
 from r3l.feedback.feedback import InvalidFeedback, ParsedReflection, ReflectionRules, parse_reflection
+from r3l.feedback.prompt_templates import PROMPTS
+from r3l.files.digests import digest_of_all
 from r3l.reflection import ReflectionSettings, reflection_text, shown_feedback
 from r3l.retry import guidance_text
 
@@ -257,3 +259,9 @@ def test_json_too_deep_to_be_written_again_is_invalid(schema):
     for depth in (100, 900, 20_000):
         text = json.dumps(GOOD)[:-1] + ', "x": ' + "[" * depth + "]" * depth + "}"
         assert parse_reflection(text, 5, ReflectionRules(schema)) == InvalidFeedback("bad_json")
+
+
+def test_templates_are_those_that_stored_runs_read():
+    """They are in no fingerprint: a change of their words is a change of the methods, whose version tells."""
+    texts = {path.stem: path for path in PROMPTS.glob("*.txt")}
+    assert digest_of_all(texts) == "a0b23564f8a01789298e187c994abf99969c58606a893b19a9e0395cd7145810"

@@ -290,8 +290,13 @@ def test_the_examples_are_games_that_were_played():
 
 
 def test_a_protocol_is_not_for_training():
-    with pytest.raises(ConfigError, match="option history is for r3l evaluate"):
-        resolve("smol", "alfworld", "grpo@env_settings.options.history=2", 0)
+    for env, changes in (
+        ("alfworld", "env_settings.options.history=2"),
+        ("alfworld", "env_settings.options.response_format=labelled,prompts=full"),  # AgentBench's
+        ("webshop", "env_settings.options.response_format=labelled,prompts=full"),
+    ):
+        with pytest.raises(ConfigError, match="a new dialog for every turn .* is for r3l evaluate"):
+            resolve("smol", env, f"grpo@{changes}", 0)
     with pytest.raises(
         ConfigError, match="a protocol is for r3l evaluate, and method 'grpo@protocol=react' trains"
     ):
