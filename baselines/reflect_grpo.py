@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from pydantic import field_validator
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
 from r3l.core.option import option
@@ -21,7 +22,18 @@ from r3l.retry import Restart, Retry, RetrySettings, guidance_text, retry
 
 
 class RestartSettings(ReflectionSettings, RetrySettings):
-    """Options of a reflection and of a retry from the start: those of both base classes, and no others."""
+    """Options of a reflection and of a retry from the start: those of both base classes, and no others.
+
+    ``reflect_when`` is R3L's alone and must stay at its default (ValidationError): these methods reflect on
+    failures, whatever it says.
+    """
+
+    @field_validator("reflect_when")
+    @classmethod
+    def _left_at_its_default(cls, value: str) -> str:
+        if value != "always":
+            raise ValueError("this method reflects on failures alone; reflect_when is R3L's: leave it out")
+        return value
 
 
 @dataclass(frozen=True)

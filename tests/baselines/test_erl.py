@@ -116,3 +116,9 @@ def test_the_released_profile():
     s = method.settings
     assert (s.distil, s.reward_reflection, s.group_size, s.clip_high) == ("policy", True, 4, 0.28)
     assert (method.kl_coef, method.loss_agg) == (0.001, "token_sum")
+
+
+@pytest.mark.parametrize("name", ["erl", "reflect_grpo"])
+def test_an_option_that_would_do_nothing_is_refused(name):
+    with pytest.raises(ConfigError, match="reflects on failures alone"):
+        resolve("nano", "math", f"{name}@reflect_when=failed_only", 0)
