@@ -29,11 +29,11 @@ PAUSE = 1.0  # seconds between two tries to lock a GPU
 def visible_gpus() -> list[str]:
     """Ids of the GPUs that this process may use, from CUDA_VISIBLE_DEVICES; [] without a GPU.
 
-    If the variable is not set, they are the numbers of all GPUs ("0", "1", ...).
+    If the variable is not set, they are the numbers of all GPUs ("0", "1", ...). The id -1 is no GPU.
     """
     ids = os.environ.get(VISIBLE)
     if ids is not None:
-        return [part.strip() for part in ids.split(",") if part.strip()]
+        return [part.strip() for part in ids.split(",") if part.strip() not in ("", "-1")]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]

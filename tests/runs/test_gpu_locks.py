@@ -84,7 +84,9 @@ def test_more_than_there_are_is_an_error(monkeypatch, tmp_path):
         gpu_locks.reserved_gpus(3, tmp_path).__enter__()
 
 
-@pytest.mark.parametrize(("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "0,2", "17")])
+@pytest.mark.parametrize(
+    ("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "-1", None), (1, "0,2", "17")]
+)
 def test_nothing_changes_where_nothing_is_to_be_shared_out(monkeypatch, tmp_path, count, ids, job):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ids)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
