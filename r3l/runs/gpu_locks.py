@@ -1,6 +1,9 @@
 """Allocation of this machine's GPUs to its runs by file locks, since Snakemake counts GPUs but gives no ids.
 
-A run locks its GPUs when it begins and sets CUDA_VISIBLE_DEVICES; the locks end with its process.
+A run locks its GPUs when it begins and sets CUDA_VISIBLE_DEVICES; the locks end with its process. It locks
+as many as configs/resources.yaml requests (at tier nano none); a probe of a local model, `r3l sft`,
+`r3l doctor step` and `r3l bench` lock one, unless their device is cpu.
+
 R3L_RUNS_PER_GPU is the number of runs that may share a GPU (default 1); the user must know that they fit
 its memory. Inside a Slurm job the scheduler has chosen already, and nothing is locked.
 """
