@@ -35,6 +35,7 @@ HEAD = """# The command line
 
 Every command of `r3l`, as `r3l COMMAND --help` shows it. Bad input is
 one paragraph on stderr and exit code 2; a run that is stopped exits with 75: re-run to resume.
+Ctrl-C exits with 130, and `r3l run`, `compare` and `tune`, which stop their runs first, with 75.
 
 """
 

@@ -95,7 +95,7 @@ def train_run(
     A directory whose run was made by an earlier version of the user's code is renamed first. A
     directory that holds another configuration is renamed if ``set_aside`` is true; otherwise it raises
     CheckpointError. Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout
-    has uncommitted changes.
+    has uncommitted changes; RunDirectoryError if another process uses ``where``.
     """
     from r3l.config import base_checkpoint_warning, trains
     from r3l.config.fingerprint_inputs import fetch
@@ -103,7 +103,7 @@ def train_run(
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean
-    from r3l.runs.run_dir import move_aside
+    from r3l.runs.run_dir import locked, move_aside
     from r3l.workflow import resources
 
     if run.engine == "server":
@@ -122,10 +122,12 @@ def train_run(
     fetch(run.model)
     fingerprint = run.fingerprint()
 
-    # A directory of another run is renamed, never overwritten.
-    aside = move_aside(where, fingerprint) if set_aside else None
-    if aside:
-        log.warning("%s held another configuration; it is kept in %s", where, aside)
+    # A directory of another run is renamed, never overwritten; one in use is an error.
+    if set_aside and where.is_dir():
+        with locked(where):
+            aside = move_aside(where, fingerprint)
+        if aside:
+            log.warning("%s held another configuration; it is kept in %s", where, aside)
     set_aside_changed(where, run)
 
     # Jobs on several nodes, or on a Ray cluster, get their GPUs from a scheduler: nothing is reserved here.

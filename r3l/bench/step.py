@@ -27,6 +27,7 @@ from r3l.local.engine import collect, score, trainer_of
 from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session, policy_of
 from r3l.local.training.trainer import Trainer
+from r3l.runs.gpu_locks import reserved_gpus
 
 Arm = Literal["packed", "transformers"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -44,14 +45,17 @@ def bench_step(run: Run, repeats: int) -> Report:
     further steps that are not timed as a whole), ``limits`` (of the packed pass: what each part of step 1
     needs of this machine, :meth:`_ArmBench.limits`), and a description of the machine: ``flop_per_s`` of a
     large product of matrices, ``bytes_per_s`` of a large copy, and others. The weights are the same in every
-    step. Raises ConfigError for compute=vllm, else ConfigError or CheckpointError as
-    r3l.local.session.open_session does.
+    step. Waits for a GPU, unless device is cpu. Raises ConfigError for compute=vllm, else ConfigError or
+    CheckpointError as r3l.local.session.open_session does.
     """
     if run.compute == "vllm":
         raise ConfigError(
             "r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train has it)"
         )
-    with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
+    with (
+        reserved_gpus(0 if run.device == "cpu" else 1),
+        open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
+    ):
         tasks = session.package.tasks(run.env_settings.train_task_set)
 
         # Warm up: engines start, caches of simulators fill.

@@ -34,6 +34,7 @@ from r3l.local.model.precision import cast_parameters
 from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session
 from r3l.local.training.trainer import Trainer
+from r3l.runs.gpu_locks import reserved_gpus
 from r3l.runs.preemption import Preempted, stop_at_once
 
 ArmReport = dict[str, Any]
@@ -47,7 +48,7 @@ def bench_train(
     Three implementations (arms) are timed on the same prompts: ours, plain `generate` with padded rows, and
     TRL, for which the report has a text if it is not installed. Seconds are medians of ``repeats`` steps
     after one to warm up. The report has for each arm seconds, peak GiB, tokens per second and the ratio to
-    ours; each arm's seconds are also printed on stderr when it ends.
+    ours; each arm's seconds are also printed on stderr when it ends. Waits for a GPU, unless device is cpu.
 
     Returns (report, None), or after a stop signal or Ctrl-C (report of the arms that had ended, the
     exception); ``missing`` in that report names the others, and so does a line on stderr.
@@ -56,6 +57,7 @@ def bench_train(
     """
     stopped: Preempted | KeyboardInterrupt | None = None
     with (
+        reserved_gpus(0 if run.device == "cpu" else 1),
         open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
         stop_at_once(),
     ):

@@ -211,8 +211,9 @@ def main() -> None:
     """Entry point of the command `r3l`: runs the command in sys.argv, and ends the process on errors.
 
     An R3LError, and a file that cannot be used, end in one paragraph on stderr and exit code 2; a stop signal
-    in exit code 75, Ctrl-C in 130. Any other exception is a defect of this project: a traceback, and exit
-    code 1.
+    in exit code 75, Ctrl-C in 130. Ctrl-C ends a command that runs the workflow (`run`, `compare`, `tune`) in
+    75, since it sends its runs a stop signal. Any other exception is a defect of this project: a traceback,
+    and exit code 1.
     """
     gc.set_threshold(GARBAGE)
     if logging.lastResort:

@@ -308,7 +308,7 @@ def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> 
     found = []
     for folder in folders:
         for cell in cells:
-            for path in sorted(folder.glob(f"{cell}/seed*/evaluation.json")):
+            for path in sorted((folder / cell).glob("seed*/evaluation.json")):  # variants may have brackets
                 if seeds is None or path.parent.name in {f"seed{seed}" for seed in seeds}:
                     found.append(path)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
 import time
 from collections import Counter
@@ -122,7 +123,7 @@ def run(
     # Each file, and the same in other formats next to it.
     paths: list[Path] = []
     for file in map(Path, files):
-        paths += sorted(file.parent.glob(f"{file.stem}.*"))
+        paths += sorted(file.parent.glob(f"{glob.escape(file.stem)}.*"))
     made = [str(path) for path in dict.fromkeys(paths)]
     rows = reproduction([RESULTS / key / EVALUATION for key in runs], stored_runs.folder())
     compared = dict(Counter(row["verdict"] for row in rows))

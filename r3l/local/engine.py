@@ -61,10 +61,11 @@ def train(
     ``run_dir`` or it cannot be written; CheckpointError or DataError if it holds another run or damaged
     files; EngineError or NonFiniteError if a step fails (see :func:`collect` and :func:`update`).
     """
-    # Checks before the directory is made: a run that cannot start leaves none.
+    # Checks before the directory is made: a run that cannot start leaves none. A run with a manifest has
+    # passed them.
     began = time.monotonic()
     check_installed(run)
-    if not run_dir.is_dir():
+    if not (run_dir / MANIFEST).is_file():
         checkpoint.check_start(run)
     with locked(run_dir):
         # A directory belongs to one configuration; its run is finished, interrupted or new.

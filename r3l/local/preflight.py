@@ -19,6 +19,7 @@ from r3l.core.errors import EngineError
 from r3l.local.engine import collect, score, trainer_of
 from r3l.local.model.precision import LIMITS
 from r3l.local.session import open_session
+from r3l.runs.gpu_locks import reserved_gpus
 
 
 def preflight(run: Run) -> dict[str, Any]:
@@ -26,10 +27,13 @@ def preflight(run: Run) -> dict[str, Any]:
 
     Returns a report: tokens compared, their mean and largest mismatch (nats), the limits, seconds, peak GPU
     memory (GiB; None on a CPU). Writes no file; weights are changed and sent to the sampler, as a test.
-    Raises EngineError if a limit (r3l.local.model.precision:LIMITS) is exceeded, if no token was sampled, or
-    out of GPU memory.
+    Waits for a GPU, unless device is cpu. Raises EngineError if a limit (r3l.local.model.precision:LIMITS) is
+    exceeded, if no token was sampled, or out of GPU memory.
     """
-    with open_session(run, base_checkpoint_of(run), trains=True) as session:
+    with (
+        reserved_gpus(0 if run.device == "cpu" else 1),
+        open_session(run, base_checkpoint_of(run), trains=True) as session,
+    ):
         method = build_method(run)
         trainer = trainer_of(session, method)
         device = session.model.device

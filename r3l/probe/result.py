@@ -44,6 +44,7 @@ from r3l.report.probe_map import read_map
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.report.teachers import BLIND, TEACHERS
 from r3l.runs.check_chat_template import try_dialogs
+from r3l.runs.gpu_locks import reserved_gpus
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 from r3l.runs.session import PlaySession
@@ -114,10 +115,11 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
 
     The model is the base checkpoint of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes
     the result (:func:`content_of`) as JSON to ``out`` and returns it. Finished attempts are kept in
-    :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Raises
-    ConfigError if a judge writes the reflections, if the chat template cannot render its dialogs, if the task
-    set has fewer tasks than ``sample`` names, or if it is a test set although there is a validation set;
-    RunDirectoryError if another process uses ``out`` or it cannot be written.
+    :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Waits for
+    a GPU, unless the model is served or runs on a CPU. Raises ConfigError if a judge writes the reflections,
+    if the chat template cannot render its dialogs, if the task set has fewer tasks than ``sample`` names, or
+    if it is a test set although there is a validation set; RunDirectoryError if another process uses ``out``
+    or it cannot be written.
     """
     # Refuse before any work: a judge, whose name and calls a probe's result would have to record, and test
     # tasks, since a probe is for choosing a model or a method.
@@ -152,7 +154,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
         session_of = open_session(whole, base_checkpoint_of(run))
 
     # Play what is not played yet, and write the measures of all.
-    with writable(out), locked(out), session_of as session:
+    gpus = 0 if served or run.device == "cpu" else 1
+    with writable(out), locked(out), reserved_gpus(gpus), session_of as session:
         remove_unfinished(out.parent, name=out.name)
         probe = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, probe, session)

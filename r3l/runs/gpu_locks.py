@@ -1,6 +1,9 @@
 """Allocation of this machine's GPUs to its runs by file locks, since Snakemake counts GPUs but gives no ids.
 
-A run locks its GPUs when it begins and sets CUDA_VISIBLE_DEVICES; the locks end with its process.
+A run locks its GPUs when it begins and sets CUDA_VISIBLE_DEVICES; the locks end with its process. It locks
+as many as configs/resources.yaml requests (at tier nano none); a probe of a local model, `r3l sft`,
+`r3l doctor step` and `r3l bench` lock one, unless their device is cpu.
+
 R3L_RUNS_PER_GPU is the number of runs that may share a GPU (default 1); the user must know that they fit
 its memory. Inside a Slurm job the scheduler has chosen already, and nothing is locked.
 """
@@ -29,11 +32,11 @@ PAUSE = 1.0  # seconds between two tries to lock a GPU
 def visible_gpus() -> list[str]:
     """Ids of the GPUs that this process may use, from CUDA_VISIBLE_DEVICES; [] without a GPU.
 
-    If the variable is not set, they are the numbers of all GPUs ("0", "1", ...).
+    If the variable is not set, they are the numbers of all GPUs ("0", "1", ...). The id -1 is no GPU.
     """
     ids = os.environ.get(VISIBLE)
     if ids is not None:
-        return [part.strip() for part in ids.split(",") if part.strip()]
+        return [part.strip() for part in ids.split(",") if part.strip() not in ("", "-1")]
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]

@@ -147,9 +147,13 @@ def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
 
     ``prefix/pushed_down`` counts the tokens that train with a negative advantage, so become less likely.
     """
+    # Reflections and critiques may be policy rows too (sft_mode: reward1_singleton), but restart nothing.
+    feedback = (TrajectoryKind.REFLECTION, TrajectoryKind.CRITIQUE)
+    played = [row for row in policy if row.trajectory.kind not in feedback]
+
     # The earliest pivot of each attempt.
     pivots: dict[tuple[str, int], int] = {}
-    for t in (row.trajectory for row in policy):
+    for t in (row.trajectory for row in played):
         if t.kind is not TrajectoryKind.BASE:
             attempt = t.task.address, t.member
             pivots[attempt] = min(pivots.get(attempt, t.restart_turn), t.restart_turn)
@@ -158,7 +162,7 @@ def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
 
     counts: Metrics = {"prefix/tokens": 0, "prefix/pushed_down": 0}
     turns_seen: Counter[tuple[Any, ...]] = Counter()  # by trajectory: a row may hold a single turn of it
-    for row in policy:
+    for row in played:
         t = row.trajectory
         key = (t.task.address, t.member, t.kind, t.attempt)
         prefix = t.turns[: max(0, pivots.get((t.task.address, t.member), 0) - turns_seen[key])]

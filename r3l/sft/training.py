@@ -28,6 +28,7 @@ from r3l.files.locks import locked
 from r3l.local.cpu import keep_freed_memory, threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
+from r3l.runs.gpu_locks import reserved_gpus
 from r3l.sft import demonstrations, rejection_sampling
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
@@ -43,11 +44,12 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
 
     ``base``: model to start from instead of the recipe's. ``workers``: processes that play the examples. A
     finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
-    when all are finished. If it holds the recipe's finished model, that is left as it is. Raises ConfigError
-    for an unknown recipe, an environment without experts, a new nano model whose first phase is sampled, or a
-    chat template that fails; CheckpointError if the model to start from cannot be loaded, or the finished one
-    is damaged; DataError if ``out`` holds anything else or a sampled phase kept no reflection;
-    RunDirectoryError if another process builds there or the disk is full.
+    when all are finished. If it holds the recipe's finished model, that is left as it is. Waits for a GPU,
+    unless the recipe's device is cpu. Raises ConfigError for an unknown recipe, an environment without
+    experts, a new nano model whose first phase is sampled, or a chat template that fails; CheckpointError if
+    the model to start from cannot be loaded, or the finished one is damaged; DataError if ``out`` holds
+    anything else or a sampled phase kept no reflection; RunDirectoryError if another process builds there or
+    the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
@@ -67,52 +69,53 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
         # model.
         manifest, last = load_or_begin(config, out)
         finished = len(manifest["loss"])
-        model = SFTModel.load(config, last) if last or config.model else None
+        with reserved_gpus(0 if config.device == "cpu" else 1):
+            model = SFTModel.load(config, last) if last or config.model else None
 
-        # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
-        if model and scripted:
-            renderer = ChatRenderer(model.tokenizer)  # checks the template itself, before anything is played
-            one_task = scripted[0].model_copy(update={"tasks": 1})
-            _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
+            # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
+            if model and scripted:
+                renderer = ChatRenderer(model.tokenizer)  # checks the template before anything is played
+                one_task = scripted[0].model_copy(update={"tasks": 1})
+                _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
 
-        for number in range(finished, len(config.phases)):
-            phase = config.phases[number]
-            counts: dict[str, Any] = {}
-            if isinstance(phase, SampledPhase):
-                # The model's own reflections that helped, as it is now.
-                assert model is not None
-                played, counts = rejection_sampling.play(model, config, number, workers)
-                print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
-            else:
-                # Demonstrations; a new model's tokenizer is trained on the first phase's.
-                documents = demonstrations.play(config, phase, workers)
-                model = model or SFTModel.new(demonstrations.texts(documents), config)
-                played = _render_all(ChatRenderer(model.tokenizer), documents, config)
+            for number in range(finished, len(config.phases)):
+                phase = config.phases[number]
+                counts: dict[str, Any] = {}
+                if isinstance(phase, SampledPhase):
+                    # The model's own reflections that helped, as it is now.
+                    assert model is not None
+                    played, counts = rejection_sampling.play(model, config, number, workers)
+                    print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
+                else:
+                    # Demonstrations; a new model's tokenizer is trained on the first phase's.
+                    documents = demonstrations.play(config, phase, workers)
+                    model = model or SFTModel.new(demonstrations.texts(documents), config)
+                    played = _render_all(ChatRenderer(model.tokenizer), documents, config)
 
-            # Examples, counted by kind; those above the token limit are left out.
-            examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
-            for kind, example in played:
-                if config.max_tokens is None or len(example.ids) <= config.max_tokens:
-                    examples[kind].append(example)
-            for kind, of_kind in examples.items():
-                if of_kind:
-                    tokens = sum(len(example.ids) for example in of_kind)
-                    counts[kind] = {"examples": len(of_kind), "tokens": tokens}
-            too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
-            if too_long:
-                counts["too_long"] = too_long
-            manifest["examples"].append(counts)
+                # Examples, counted by kind; those above the token limit are left out.
+                examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
+                for kind, example in played:
+                    if config.max_tokens is None or len(example.ids) <= config.max_tokens:
+                        examples[kind].append(example)
+                for kind, of_kind in examples.items():
+                    if of_kind:
+                        tokens = sum(len(example.ids) for example in of_kind)
+                        counts[kind] = {"examples": len(of_kind), "tokens": tokens}
+                too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
+                if too_long:
+                    counts["too_long"] = too_long
+                manifest["examples"].append(counts)
 
-            # Training, then the checkpoint of the phase.
-            manifest["loss"].append(fit(model, examples, config, number))
-            if number < len(config.phases) - 1:
-                store_phase(out, model, config, manifest)
+                # Training, then the checkpoint of the phase.
+                manifest["loss"].append(fit(model, examples, config, number))
+                if number < len(config.phases) - 1:
+                    store_phase(out, model, config, manifest)
 
-        # The finished model; a nano model's logits may be scaled first.
-        assert model is not None
-        if config.sharpness != 1:
-            model.sharpen(config.sharpness)
-        store(out, model, config, manifest)
+            # The finished model; a nano model's logits may be scaled first.
+            assert model is not None
+            if config.sharpness != 1:
+                model.sharpen(config.sharpness)
+            store(out, model, config, manifest)
     return manifest
 
 

@@ -93,9 +93,10 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
     with the end of the relevant log, if Trinity fails.
     """
     # Check everything that can be wrong before the run directory is created. The chat template can be
-    # checked only if the model is on this machine; otherwise Trinity downloads it.
+    # checked only if the model is on this machine; otherwise Trinity downloads it. A run with a manifest has
+    # passed this check.
     identity = model_identity(run.model)
-    if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):
+    if not (run_dir / MANIFEST).is_file() and (identity.get("sha256") or identity["revision"]):
         check_start(run)
     judge_options(run)
     environment = TrinityEnvironment.find()

@@ -11,6 +11,7 @@ from start_models import cell
 
 import r3l
 from r3l.files.paths import ROOT
+from r3l.runs.run_dir import locked
 
 STEPS = {"train.steps": 1, "train.tasks_per_step": 2, "method_settings.group_size": 2, "workers": 0}
 STEPS |= {"env_settings.max_turns": 1, "evaluation.tasks": 20}
@@ -52,6 +53,20 @@ def test_train_does_what_the_command_does(results, monkeypatch, capsys, tmp_path
     )
     ours = json.loads((results / cell("math", "grpo") / "seed0/result.json").read_text())
     assert code == 0 and json.loads(stdout) == ours
+
+
+def test_a_directory_in_use_is_not_set_aside(monkeypatch, capsys, tmp_path):
+    """Another process trains another configuration in it."""
+    where = tmp_path / "in_use"
+    where.mkdir()
+    (where / "manifest.json").write_text(json.dumps({"fingerprint": "other"}))
+    words = [part for key, value in STEPS.items() for part in ("--set", f"{key}={value}")]
+    with locked(where):
+        code, _, err = command(
+            monkeypatch, capsys, "train", "--env", "math", *words, "--run-dir", where, "--set-aside"
+        )
+    assert code == 2 and f"{where} is in use by another process" in err and err.count("\n") == 1, err
+    assert [path.name for path in tmp_path.iterdir()] == ["in_use"]
 
 
 def test_results_are_rows_of_runs_and_groups(results):

@@ -153,6 +153,16 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
     assert cell("alfworld", "opmd") in text
 
 
+def test_a_variant_with_brackets_is_compared(r3l, tmp_path):
+    """Its directory's name would be a pattern."""
+    scored = "grpo@evaluation.curve=[10]"
+    write_run(tmp_path / "mine", scored, 0, [1, 1], [0, 0])
+    write_run(tmp_path / "kept", "grpo", 0, [1, 0], [0, 0])
+    words = ("compare", scored, "--against", "grpo", "--offline", "--stored", tmp_path / "kept")
+    (row,) = r3l(*words, "--results", tmp_path / "mine")["rows"]
+    assert (row["method"], row["pairs"], row["difference_mean"]) == (scored, 1, 0.25)
+
+
 def test_runs_that_are_stored_with_their_curve_alone_are_compared_too(r3l, tmp_path):
     for seed in range(3):
         write_run(tmp_path / "curves", "r3l_adaptive", seed, [1, 1], [1, 0])

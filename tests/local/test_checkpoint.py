@@ -9,12 +9,13 @@ from start_models import START_FOLDER
 from tokenizers import Tokenizer
 
 from r3l.config import resolve
-from r3l.core.errors import CheckpointError
+from r3l.core.errors import CheckpointError, ConfigError
 from r3l.files.digests import SUMS, write_digests
 from r3l.files.paths import STORED_MODELS
 from r3l.local.checkpoint import last_good, load_model
 from r3l.local.engine import train
 from r3l.sft.nano_model import build_model, build_tokenizer
+from r3l.trinity import engine as trinity
 
 TEXTS = ["pick b0992 for $29.04", "go to drawer 12", "<think>find mug</think><action>click[b0992]</action>"]
 
@@ -110,3 +111,13 @@ def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_p
     with pytest.raises(CheckpointError, match=f"model '.*{model}'") as refused:
         train(run, tmp_path / "run")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("engine", "train"), [("local", train), ("trinity", trinity.train)])
+def test_a_run_is_checked_before_it_begins_in_an_empty_directory_too(tmp_path, engine, train):
+    """A user may make --run-dir first; the model has fewer positions than the context."""
+    overrides = [f"engine={engine}", "sampling.max_context=4096", "train.steps=1", "workers=0"]
+    run = resolve("nano", "math", "grpo", 0, overrides=overrides)
+    with pytest.raises(ConfigError, match="max_context is 4096 tokens, but .* has positions for 2048"):
+        train(run, tmp_path)
+    assert not list(tmp_path.iterdir())

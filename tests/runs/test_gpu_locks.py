@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 
 import pytest
 
 from r3l.core.errors import ConfigError
+from r3l.files.paths import ROOT
 from r3l.runs import gpu_locks
 
 RUN = """
@@ -84,7 +86,50 @@ def test_more_than_there_are_is_an_error(monkeypatch, tmp_path):
         gpu_locks.reserved_gpus(3, tmp_path).__enter__()
 
 
-@pytest.mark.parametrize(("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "0,2", "17")])
+MODEL = ("--env", "math", "--set", "workers=0")
+COMMANDS = {
+    "probe": ("probe", "math", "--out", "probe.json"),
+    "sft": ("sft", "smol_alfworld", "--model", "alfworld-1.5m-plain", "--out", "model", "--workers", "0"),
+    "doctor step": ("doctor", "step", *MODEL),
+    "bench step": ("bench", "step", *MODEL),
+    "bench train": ("bench", "train", *MODEL),
+}
+
+
+@pytest.fixture
+def while_reserved(tmp_path, monkeypatch):
+    """while_reserved(command) starts an r3l command while a run has reserved the only GPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with gpu_locks.reserved_gpus(1, tmp_path / gpu_locks.FOLDER.name), ExitStack() as ended:
+
+        def begin(command):
+            words = [sys.executable, "-m", "r3l.cli", *command]
+            environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = subprocess.Popen(words, cwd=tmp_path, env=environment, text=True, **pipes)
+            ended.enter_context(process)
+            ended.callback(process.kill)
+            return process
+
+        yield begin
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_waits_for_a_gpu_that_a_run_has_reserved(while_reserved, command):
+    assert "waiting for 1 of the GPUs 0\n" in while_reserved(COMMANDS[command]).stderr
+
+
+def test_a_command_on_a_cpu_waits_for_no_gpu(while_reserved):
+    short = ("--set", "device=cpu", "--set", "train.tasks_per_step=1")
+    process = while_reserved((*COMMANDS["doctor step"], *short))
+    _, stderr = process.communicate()
+    assert process.returncode == 0 and "of the GPUs" not in stderr, stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "ids", "job"), [(0, "0,2", None), (1, "", None), (1, "-1", None), (1, "0,2", "17")]
+)
 def test_nothing_changes_where_nothing_is_to_be_shared_out(monkeypatch, tmp_path, count, ids, job):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ids)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)

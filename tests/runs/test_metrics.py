@@ -80,3 +80,21 @@ def test_tokens_before_the_pivot_that_are_pushed_down(samples, first, pushed_dow
     assert "prefix/tokens" not in row_metrics(
         rows_of(method, [Group(attempt.task, [attempt, other])], samples)
     )
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_a_reflection_that_trains_as_a_policy_row_moves_no_pivot(start):
+    """As with ``sft_mode: reward1_singleton``: its dialog begins at turn 0 under full prompts, after the
+    attempt's 4 turns under compact ones."""
+    attempt, retry = make_trajectory(4, 0.0), make_trajectory(5, 1.0, "distilled", first=2)
+    retry.restart_turn = 2
+    reflection = make_trajectory(start + 1, kind="reflection", first=start)
+    reflection.restart_turn = start
+    played = Group(attempt.task, [attempt, retry])
+    method = build_method(resolve("nano", "math", "r3l", 0))
+    counted = row_metrics(rows_of(method, [played, Group(attempt.task, [reflection], returns=(1.0,))]))
+    expected = row_metrics(rows_of(method, [played]))
+    for name in ("prefix/tokens", "prefix/pushed_down"):
+        assert counted[name] == expected[name] > 0
+    alone = Group(attempt.task, [reflection], returns=(1.0,))
+    assert "prefix/tokens" not in row_metrics(rows_of(method, [alone]))
