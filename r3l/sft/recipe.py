@@ -63,7 +63,9 @@ class SFTPhase(Strict):
     first_task: int = Field(ge=0)
     tasks: int = Field(ge=1)
     steps: int = Field(ge=1)
-    decay_steps: int = Field(ge=1, description="length of the cosine; may exceed the phase")
+    decay_steps: int = Field(
+        ge=1, description="step at which the cosine ends; lr then stays at 5 %. May exceed the phase's steps"
+    )
     warmup_steps: int = Field(ge=0)
     lr: float = Field(gt=0)
 

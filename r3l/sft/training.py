@@ -190,11 +190,14 @@ def rows_of(examples: Sequence[SFTExample]) -> list[Row]:
 
 
 def _lr_share(step: int, phase: SFTPhase) -> float:
-    """Share of the phase's learning rate at ``step``: linear warm-up, then a cosine down to FINAL_LR."""
+    """Share of the phase's learning rate at ``step``: linear warm-up, then a cosine down to FINAL_LR.
+
+    After ``decay_steps`` it stays there.
+    """
     if step < phase.warmup_steps:
         return (step + 1) / phase.warmup_steps
     done = (step - phase.warmup_steps) / max(phase.decay_steps - phase.warmup_steps, 1)
-    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * done))
+    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:

@@ -62,6 +62,29 @@ def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
     assert [len(x.ids) for x in draw(examples, nano, 7)] == [29, 21, 35, 25, 45, 26, 7, 20, 25, 8]
 
 
+@pytest.mark.parametrize(
+    ("decay_steps", "expected"),
+    [
+        (4, [0.5, 1, 1, 0.525, 0.05, 0.05, 0.05, 0.05]),  # stays at its end
+        (8, [0.5, 1, 1, 0.936362, 0.7625, 0.525, 0.2875, 0.113638]),
+    ],
+)
+def test_the_learning_rate_warms_up_and_never_rises_again(
+    recipe, tmp_path, monkeypatch, decay_steps, expected
+):
+    rates = []
+    step = Trainer.step
+
+    def recorded(self, rows, lr):
+        rates.append(lr)
+        return step(self, rows, lr=lr)
+
+    monkeypatch.setattr(Trainer, "step", recorded)
+    recipe({**phase(0, 1.0), "tasks": 2, "steps": 8, "decay_steps": decay_steps, "warmup_steps": 2})
+    build("tiny", tmp_path / "h", workers=0)
+    assert rates == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
     """Over all tokens but the first of each example, whatever the micro-batches."""
     rng = np.random.default_rng(0)
