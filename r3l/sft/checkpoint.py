@@ -241,7 +241,8 @@ def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) 
     with replacing(out) as folder:
         model.save(folder, config)
         manifest["command"] = f"r3l sft {config.name}"
-        manifest["parameters"] = sum(p.numel() for p in model.network.parameters())
+        saved = [p for name, p in model.network.named_parameters() if ".lora_" not in name]  # merged
+        manifest["parameters"] = sum(p.numel() for p in saved)
         manifest["weights_sha256"] = sha256_of(folder / WEIGHTS)
         manifest["versions"] = versions()
         manifest["hardware"] = hardware()

@@ -314,8 +314,9 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
 def test_an_adapter_is_taught_and_merged_into_the_weights_of_its_base(recipe, tmp_path):
     """Projections differ from the base by a matrix of the adapter's rank, all else by nothing."""
     recipe(phase(0, 1e-2), model="math-1.5m", optimizer="adamw", lora={"rank": 2, "alpha": 4})
-    build("tiny", tmp_path / "out", workers=0)
+    manifest = build("tiny", tmp_path / "out", workers=0)
     taught = load_file(tmp_path / "out" / "model.safetensors")
+    assert manifest["parameters"] == sum(weight.numel() for weight in taught.values())
     base = load_file(STORED_MODELS / "math-1.5m" / "model.safetensors")
     assert taught.keys() == base.keys()
     changed = {name for name in base if not torch.equal(taught[name], base[name])}
