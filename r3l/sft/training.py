@@ -21,7 +21,7 @@ import torch
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import as_path, environment_of
 from r3l.core.batching import Row
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
 from r3l.files.locks import locked
@@ -46,8 +46,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
     when all are finished. If it holds the recipe's finished model, that is left as it is. Raises ConfigError
     for an unknown recipe, an environment without experts, a new nano model whose first phase is sampled, or a
     chat template that fails; CheckpointError if the model to start from cannot be loaded, or the finished one
-    is damaged; DataError if ``out`` holds anything else or a sampled phase kept no reflection;
-    RunDirectoryError if another process builds there or the disk is full.
+    is damaged; DataError if ``out`` holds anything else, a sampled phase kept no reflection, or no example of
+    a phase can be drawn; RunDirectoryError if another process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
@@ -101,6 +101,16 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
             too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
             if too_long:
                 counts["too_long"] = too_long
+            if not any(examples[kind] for kind, share in config.shares.items() if share):
+                left = ", ".join(kind for kind, of_kind in examples.items() if of_kind)
+                reasons = [f"the share of {left} examples is 0"] if left else []
+                if too_long:
+                    reasons.append(f"{too_long} of {len(played)} exceed max_tokens ({config.max_tokens})")
+                raise DataError(
+                    f"recipe {name}, phase {number + 1}: no example can be drawn: {' and '.join(reasons)}. In "
+                    "the recipe, raise max_tokens or leave it out, or change retry_share, reflection_share or "
+                    "hinted_share so that these examples get a share"
+                )
             manifest["examples"].append(counts)
 
             # Training, then the checkpoint of the phase.

@@ -175,6 +175,20 @@ def test_a_build_killed_at_any_write_ends_in_the_same_bytes(recipe, tmp_path, ki
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"max_tokens": 1}, r"2 of 2 exceed max_tokens \(1\). In the recipe, raise max_tokens"),
+        ({"retry_share": 1, "guidance": "none"}, "the share of episode examples is 0. .* change retry_share"),
+    ],
+)
+def test_a_phase_whose_examples_cannot_be_drawn_is_one_paragraph(recipe, tmp_path, settings, reason):
+    recipe({**phase(0, 1e-3), "tasks": 2}, **settings)
+    with pytest.raises(DataError, match=f"recipe tiny, phase 1: no example can be drawn: {reason}") as error:
+        build("tiny", tmp_path / "h", workers=0)
+    assert "\n" not in str(error.value) and not (tmp_path / "h").exists()
+
+
 class Killed(BaseException):
     pass
 
