@@ -168,10 +168,11 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
 def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
     """The manifest of the finished model of ``config`` in ``out``; None if ``out`` is empty or missing.
 
-    Half-written files next to ``out`` are deleted, and the phases of a finished model. Raises DataError if
-    ``out`` holds anything else, CheckpointError if the model is damaged.
+    What a killed build of ``out`` was writing is deleted, and the phases of a finished model. Raises DataError
+    if ``out`` holds anything else, CheckpointError if the model is damaged.
     """
-    remove_unfinished(out.parent, _phases(out))
+    remove_unfinished(out.parent, name=out.name)  # others may be building next to it
+    remove_unfinished(_phases(out))
     if not (out.exists() and any(out.iterdir())):
         return None
     made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None

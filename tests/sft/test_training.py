@@ -276,6 +276,19 @@ def test_two_builds_do_not_share_a_folder(recipe, tmp_path):
         build("tiny", tmp_path / "h", workers=0)
 
 
+def test_a_build_removes_what_its_killed_process_was_writing_alone(recipe, tmp_path):
+    recipe(phase(0, 1e-3))
+    child = subprocess.Popen(["true"])
+    child.wait()
+    phases = tmp_path / ".h.phases"
+    left = tmp_path / f".h.{child.pid}.7.tmp", phases / f".step-000002.{child.pid}.7.tmp"
+    another = tmp_path / f".other.{child.pid}.7.tmp"  # of a build on another machine that shares the folder
+    for folder in (*left, another):
+        folder.mkdir(parents=True)
+    build("tiny", tmp_path / "h", workers=0)
+    assert another.is_dir() and not any(folder.exists() for folder in left)
+
+
 def test_a_full_disk_is_one_paragraph_and_keeps_the_finished_phases(recipe, cut, tmp_path, monkeypatch):
     """A limit on the size of a file stands in for the disk: the write fails in the same place."""
     recipe(phase(0, 1e-3), phase(16, 5e-4))
