@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from r3l.config import locate
+from r3l.config.sft_recipe import SFTConfig
 from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, sha256_of, write_digests
@@ -29,7 +30,6 @@ from r3l.local.model.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
-from r3l.sft.recipe import SFTConfig
 
 MANIFEST = "sft.json"
 RECORD = "phase.json"  # the same, of an unfinished build

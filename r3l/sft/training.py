@@ -20,6 +20,14 @@ import torch
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import as_path, environment_of
+from r3l.config.sft_recipe import (
+    ExampleKind,
+    SampledPhase,
+    ScriptedPhase,
+    SFTConfig,
+    SFTPhase,
+    load_config,
+)
 from r3l.core.batching import Row
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.method import Batch, LossAggregation
@@ -30,9 +38,8 @@ from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations, rejection_sampling
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
-from r3l.sft.examples import Document, ExampleKind, SFTExample, render
+from r3l.sft.examples import Document, SFTExample, render
 from r3l.sft.optimizer import muon_of
-from r3l.sft.recipe import SampledPhase, ScriptedPhase, SFTConfig, SFTPhase, load_config
 
 Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice

@@ -16,14 +16,15 @@ from safetensors.torch import load_file
 
 from r3l import config
 from r3l.config import OptimizerConfig, resolve
+from r3l.config import sft_recipe as recipes
+from r3l.config.sft_recipe import ExampleKind
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.files import paths
 from r3l.files.locks import locked
 from r3l.files.paths import ROOT, STORED_MODELS
 from r3l.local.training.trainer import Trainer
-from r3l.sft import recipe as recipes
 from r3l.sft import training
-from r3l.sft.examples import ExampleKind, SFTExample
+from r3l.sft.examples import SFTExample
 from r3l.sft.training import WeightedCrossEntropy, build, draw, fit, rows_of
 
 
@@ -121,7 +122,7 @@ from kills import deaths
 from transformers import AutoModelForCausalLM, AutoTokenizer  # once, not in each child
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import SUMS
-from r3l.sft import recipe as recipes
+from r3l.config import sft_recipe as recipes
 from r3l.sft.training import build
 
 recipes.CONFIGS = Path(sys.argv[1])

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from r3l.config import (
-    Device,
-    EnvConfig,
-    OptimizerConfig,
-    SamplingConfig,
-    Strict,
-    as_path,
-    environment_of,
-    load,
-    own_folders,
-    sft_folder,
-    validate,
-)
-from r3l.config.tier import LoraConfig
+from r3l.config.environment import EnvConfig, environment_of
+from r3l.config.files import Strict, load, own_folders, validate
+from r3l.config.fingerprint_inputs import sft_folder
+from r3l.config.model import as_path
+from r3l.config.tier import Device, LoraConfig, OptimizerConfig, SamplingConfig
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
 from r3l.files.names import is_folder_name
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
-from r3l.sft.examples import ExampleKind
 
 OptimizerName = Literal["adamw", "muon"]  # r3l.sft.optimizer
 
@@ -51,6 +42,18 @@ USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
     ],
     "sources": {"*": "our choice: minutes on 2 cores, a third of configs/sft/math-1.5m.yaml"},
 }
+
+
+class ExampleKind(StrEnum):
+    """Kind of an SFT example: ``episode``, guided ``retry``, ``reflection``, or ``hinted``.
+
+    ``hinted``: an episode with a hint at every turn.
+    """
+
+    EPISODE = "episode"
+    RETRY = "retry"
+    REFLECTION = "reflection"
+    HINTED = "hinted"  # an episode with a hint at every turn
 
 
 class SFTPhase(Strict):
