@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import Strict, load, own_folders, validate
@@ -237,6 +238,21 @@ def load_config(name: str) -> SFTConfig:
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
     return validate(SFTConfig, read_yaml(path), str(path))
+
+
+def differing_keys(made: Mapping[str, Any], recipe: SFTConfig) -> list[str]:
+    """The keys in which the recipe ``made``, as a stored model has it, differs from ``recipe``.
+
+    ``sources``, which only gives reasons, never differs. A key that is newer than the model has its default,
+    with which models are made as they were before it. A recipe that this version of r3l cannot read differs
+    in the keys that it refuses.
+    """
+    try:
+        old = SFTConfig.model_validate(made).model_dump(mode="json", exclude={"sources"})
+    except ValidationError as error:
+        return sorted({str(next(iter(detail["loc"]), "config")) for detail in error.errors()})
+    new = recipe.model_dump(mode="json")
+    return [key for key in old if old[key] != new[key]]
 
 
 def default_folder(name: str, model: str | None = None) -> Path:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from r3l.config import locate
-from r3l.config.sft_recipe import SFTConfig
+from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, sha256_of, write_digests
@@ -176,8 +176,10 @@ def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
     if not (out.exists() and any(out.iterdir())):
         return None
     made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
-    if made is None or made["config"] != config.model_dump(mode="json"):
-        raise DataError(f"{out} holds another model; move it away or give another folder with --out")
+    changed = differing_keys(made["config"], config) if made else []
+    if made is None or changed:
+        why = f"its recipe differs in {', '.join(changed)}" if made else f"it has no {MANIFEST}"
+        raise DataError(f"{out} holds another model ({why}); move it away or give another folder with --out")
     if damaged := altered(out):
         raise CheckpointError(
             f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
@@ -207,11 +209,10 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     old = read_json(last / RECORD, SFTManifest)
     phases = len(old["loss"])
 
-    # A phase depends on the recipe up to it: later phases, the final sharpening and the sources may differ.
-    def deciding(recipe: dict[str, Any]) -> dict[str, Any]:
-        return {**recipe, "phases": recipe["phases"][:phases], "sharpness": None, "sources": None}
-
-    if phases >= len(config.phases) or deciding(old["config"]) != deciding(new["config"]):
+    # A phase depends on the recipe up to it: later phases and the final sharpening may differ.
+    finished = {**old["config"], "phases": old["config"]["phases"][:phases]}
+    changed = set(differing_keys(finished, config.model_copy(update={"phases": config.phases[:phases]})))
+    if phases >= len(config.phases) or changed - {"sharpness"}:
         raise DataError(
             f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
             f"folder with --out, or delete {last.parent} to begin again"

@@ -3,6 +3,7 @@
 import copy
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,14 @@ from r3l.config import sft_recipe as recipes
 from r3l.config.sft_recipe import ExampleKind
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.files import paths
+from r3l.files.digests import write_digests
+from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.paths import ROOT, STORED_MODELS
+from r3l.files.writing import write_json_atomic
 from r3l.local.training.trainer import Trainer
 from r3l.sft import training
+from r3l.sft.checkpoint import finished_model
 from r3l.sft.examples import SFTExample
 from r3l.sft.training import WeightedCrossEntropy, build, draw, fit, rows_of
 
@@ -228,7 +233,12 @@ def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp
         recipe(*others)
         with pytest.raises(DataError, match="1 finished phases of h are of another configuration"):
             build("tiny", out, workers=0)
-    recipe(*both, sharpness=2)
+    recipe(*both, sharpness=2, sources={"*": "another reason"})
+    (last,) = Path(".h.phases").iterdir()
+    record = read_json(last / "phase.json")
+    del record["config"]["plan_thoughts"]  # a key that is newer than the phase
+    write_json_atomic(last / "phase.json", record)
+    write_digests(last)
     build("tiny", out, workers=0)
     whole, sharp = (load_file(Path(name) / "model.safetensors") for name in ("whole", "h"))
     assert torch.equal(sharp.pop("model.norm.weight"), 2 * whole.pop("model.norm.weight"))
@@ -256,6 +266,35 @@ def test_a_finished_model_is_not_built_again(recipe, tmp_path, monkeypatch, caps
     (out / "tokenizer.json").write_bytes(b"{}")
     code, _, stderr = run(monkeypatch, capsys, *words)
     assert code == 2 and "it is damaged (tokenizer.json)" in " ".join(stderr.split())
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in STORED_MODELS.iterdir()))
+def test_a_stored_model_is_the_finished_one_of_its_recipe(tmp_path, name):
+    """The recipe may have other reasons (``sources``) by now, and keys that are newer than the model."""
+    out = tmp_path / name
+    shutil.copytree(STORED_MODELS / name, out)
+    made = finished_model(recipes.load_config(name), out)
+    assert made == read_json(out / "sft.json")
+
+
+def test_another_model_is_refused_with_the_keys_that_differ(recipe, tmp_path):
+    """A recipe that this version of r3l cannot read is another one, too."""
+    recipe(phase(0, 1e-3))
+    out = tmp_path / "h"
+    build("tiny", out, workers=0)
+    recipe(phase(0, 1e-3), seed=7, plan_thoughts=True)
+    with pytest.raises(
+        DataError, match=r"h holds another model \(its recipe differs in seed, plan_thoughts\)"
+    ):
+        build("tiny", out, workers=0)
+    recipe(phase(0, 1e-3))
+    made = read_json(out / "sft.json")
+    write_json_atomic(out / "sft.json", made | {"config": made["config"] | {"dropout": 0.1}})
+    with pytest.raises(DataError, match=r"its recipe differs in dropout"):
+        build("tiny", out, workers=0)
+    (out / "sft.json").unlink()
+    with pytest.raises(DataError, match=r"h holds another model \(it has no sft.json\); move it away"):
+        build("tiny", out, workers=0)
 
 
 @pytest.mark.parametrize("place", [".", "../link"])
