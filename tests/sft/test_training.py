@@ -374,8 +374,16 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     )
     assert any(not torch.equal(start[name], taught[name]) for name in start)
     fingerprints = {run.fingerprint(), staged.fingerprint()}
-    path.write_text(path.read_text().replace("tokens_per_step: 300", "tokens_per_step: 301"))
+    text = path.read_text()
+    path.write_text(text.replace("tokens_per_step: 300", "tokens_per_step: 301"))
     assert len(fingerprints | {staged.fingerprint()}) == 3  # another recipe, another run
+    refused = rf"{target}/sft.json: .* differs from configs/sft/tiny.yaml in tokens_per_step"
+    with pytest.raises(ConfigError, match=refused) as error:
+        config.base_checkpoint_of(staged)
+    assert "\n" not in str(error.value) and "r3l sft tiny --model math-1.5m" in str(error.value)
+    values = yaml.safe_load(text)
+    path.write_text(yaml.safe_dump({**values, "sources": {"*": "another reason"}, "plan_thoughts": False}))
+    assert config.base_checkpoint_of(staged) == str(target)
 
 
 def test_an_adapter_is_taught_and_merged_into_the_weights_of_its_base(recipe, tmp_path):
