@@ -17,7 +17,7 @@ import torch
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from r3l.config import locate
+from r3l.config import locate, model_digest
 from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
@@ -46,13 +46,15 @@ class SFTManifest(TypedDict):
     """The content of sft.json: how a base checkpoint was built.
 
     ``config``: the recipe. ``examples`` (counts by kind; of a sampled phase also of what was played and
-    dropped) and ``loss`` (its course) have one entry per finished phase. The keys that may be missing are set
-    when the model is stored.
+    dropped) and ``loss`` (its course) have one entry per finished phase. ``base_digest``: digest of the model
+    that it started from (r3l.config.model_digest), set when that is loaded; older builds have none. The other
+    keys that may be missing are set when the model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
     examples: list[dict[str, Any]]
     loss: list[list[float]]
+    base_digest: NotRequired[str | None]
     command: NotRequired[str]
     parameters: NotRequired[int]
     weights_sha256: NotRequired[str]
@@ -180,6 +182,7 @@ def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
     if made is None or changed:
         why = f"its recipe differs in {', '.join(changed)}" if made else f"it has no {MANIFEST}"
         raise DataError(f"{out} holds another model ({why}); move it away or give another folder with --out")
+    _check_base(made, config, out)
     if damaged := altered(out):
         raise CheckpointError(
             f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
@@ -197,8 +200,8 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     with the examples and losses of the finished phases.
 
     Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
-    ``sources`` may differ), or if ``config`` has no phase after them. Raises CheckpointError if all of them
-    are damaged.
+    ``sources`` may differ) or started from other weights, or if ``config`` has no phase after them. Raises
+    CheckpointError if all of them are damaged.
     """
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
 
@@ -217,7 +220,22 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
             f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
             f"folder with --out, or delete {last.parent} to begin again"
         )
-    return {**new, "examples": old["examples"], "loss": old["loss"]}, last
+    _check_base(old, config, last.parent)
+    return {**old, "config": new["config"]}, last
+
+
+def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
+    """Raise DataError if the model from which ``made``, in ``folder``, started has other weights by now.
+
+    Not checked if either digest is not known.
+    """
+    before = made.get("base_digest")
+    now = model_digest(locate(config.model)) if config.model else None
+    if before and now and before != now:
+        raise DataError(
+            f"{folder} was started from {config.model} with the digest {before}, which now has {now}: "
+            f"restore that model, or move {folder} away to begin again, or give another folder with --out"
+        )
 
 
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.config import as_path, environment_of
+from r3l.config import as_path, environment_of, locate, model_digest
 from r3l.config.sft_recipe import (
     ExampleKind,
     SampledPhase,
@@ -75,6 +75,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
         manifest, last = load_or_begin(config, out)
         finished = len(manifest["loss"])
         model = SFTModel.load(config, last) if last or config.model else None
+        if config.model and not last:
+            manifest["base_digest"] = model_digest(locate(config.model))
 
         # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
         if model and scripted:

@@ -386,6 +386,41 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert config.base_checkpoint_of(staged) == str(target)
 
 
+def test_a_model_whose_base_was_replaced_is_not_the_one_of_its_recipe(recipe, cut, tmp_path, monkeypatch):
+    """Finished or not. A base that is gone, or was not recorded by an earlier r3l, is not compared."""
+    base, out = tmp_path / "base", tmp_path / "h"
+    shutil.copytree(STORED_MODELS / "math-1.5m", base)
+    recipe({**phase(0, 1e-3), "tasks": 2}, {**phase(2, 1e-3), "tasks": 2}, model=str(base))
+    with pytest.raises(Killed):
+        cut(1)
+        build("tiny", out, workers=0)
+    monkeypatch.setattr(training, "fit", fit)
+    changed = {"max_new_tokens": 3}
+    before = read_json(base / "generation_config.json")
+    replaced = pytest.raises(
+        DataError, match="h(.phases)? was started from .*/base with the digest .*, which"
+    )
+
+    write_json_atomic(base / "generation_config.json", changed)
+    with replaced:
+        build("tiny", out, workers=0)
+    write_json_atomic(base / "generation_config.json", before)
+    write_digests(base)
+    made = build("tiny", out, workers=0)
+    assert made["base_digest"] == config.model_identity(str(base))["sha256"]
+    write_json_atomic(base / "generation_config.json", changed)
+    with replaced:
+        build("tiny", out, workers=0)
+
+    shutil.rmtree(base)
+    assert build("tiny", out, workers=0) == made
+    shutil.copytree(STORED_MODELS / "puzzles-1.5m", base)
+    earlier = {key: value for key, value in made.items() if key != "base_digest"}
+    write_json_atomic(out / "sft.json", earlier)
+    write_digests(out)
+    assert build("tiny", out, workers=0) == earlier
+
+
 def test_an_adapter_is_taught_and_merged_into_the_weights_of_its_base(recipe, tmp_path):
     """Projections differ from the base by a matrix of the adapter's rank, all else by nothing."""
     recipe(phase(0, 1e-2), model="math-1.5m", optimizer="adamw", lora={"rank": 2, "alpha": 4})
