@@ -192,15 +192,16 @@ def _write(
     write_json_atomic(folder / CONFIG, {"peft_type": "LORA", "task_type": "CAUSAL_LM"} | settings | of_base)
 
 
-def load(folder: Path, model: Any) -> None:
+def load(folder: Path, model: Any, packaged: str | None = None) -> None:
     """Load the LoRA adapter in ``folder`` into ``model``, which has one already (:func:`add`).
 
-    Raises CheckpointError if it was trained on a base checkpoint with another digest, DataError if its
-    configuration cannot be read.
+    ``packaged``: digest of the file from which the base checkpoint was made, which earlier adapters have
+    instead of the digest of its folder. Raises CheckpointError if the adapter was trained on a base
+    checkpoint with another digest, DataError if its configuration cannot be read.
     """
     config = read_json(folder / CONFIG)
     revision = model.peft_config[ADAPTER_NAME].revision
-    if config["revision"] != revision:
+    if config["revision"] not in (revision, packaged or revision):
         raise CheckpointError(
             f"{folder} is an adapter of the base checkpoint {config['base_model_name_or_path']} with the "
             f"digest {config['revision']}, but that in {model.name_or_path} has {revision}: restore it, or "
