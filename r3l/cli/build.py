@@ -31,7 +31,7 @@ def sft(
 
     Example: `r3l sft webshop-1.5m --out results/models/webshop-1.5m`
     """
-    from r3l.sft.recipe import default_folder
+    from r3l.config.sft_recipe import default_folder
     from r3l.sft.training import build
 
     target = out or default_folder(name, model)

@@ -8,7 +8,7 @@ from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warni
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.explanation import Explained, explained
 from r3l.config.files import Strict, is_own, load, names, own_folders, own_variables, validate
-from r3l.config.fingerprint_inputs import model_identity, sft_folder
+from r3l.config.fingerprint_inputs import model_digest, model_identity, sft_folder
 from r3l.config.method import PROFILES, MethodConfig, Variant, load_method, method_label, variant
 from r3l.config.model import (
     ArchitectureConfig,
@@ -68,6 +68,7 @@ __all__ = [
     "load_method",
     "locate",
     "method_label",
+    "model_digest",
     "model_identity",
     "names",
     "own_folders",

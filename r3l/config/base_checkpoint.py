@@ -8,10 +8,11 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from r3l.config.environment import EnvConfig
-from r3l.config.files import load, names
+from r3l.config.files import load, names, shown_path
 from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import locate, recipe_of
 from r3l.config.run import Run
+from r3l.config.sft_recipe import differing_keys, load_config
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
 
@@ -28,9 +29,10 @@ class SFTOrigin(TypedDict):
     config: StoredRecipe
 
 
-class SFTProgress(SFTOrigin):
-    """The keys of sft.json that tell whether it is finished; ``loss`` has one entry per finished phase."""
+class SFTProgress(TypedDict):
+    """The keys of sft.json that tell what is finished: the recipe, and ``loss``, one entry per phase."""
 
+    config: dict[str, Any]
     loss: list[Any]
 
 
@@ -38,7 +40,7 @@ def base_checkpoint_of(run: Run) -> str:
     """The model from which a run starts: the folder of its finished SFT, or ``run.model`` without SFT.
 
     ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError for an unknown or
-    malformed recipe, and if the SFT is missing or not finished.
+    malformed recipe, and if the SFT is missing, not finished, or of a recipe that was changed since.
     """
     name = run.env_settings.sft
     if name is None:
@@ -46,10 +48,21 @@ def base_checkpoint_of(run: Run) -> str:
     folder = sft_folder(run.model, name)
     manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(read_json(manifest, SFTProgress)["loss"]) < phases:
+    made = read_json(manifest, SFTProgress) if manifest.is_file() else None
+    if made is None or len(made["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it "
             f"with r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
+        )
+
+    # The run's fingerprint has the recipe as it is now. The folder is named after the model it started from,
+    # which the recipe need not name.
+    changed = [key for key in differing_keys(made["config"], load_config(name)) if key != "model"]
+    if changed:
+        raise ConfigError(
+            f"{manifest}: {run.cell} starts from this SFT checkpoint, but its recipe differs from "
+            f"{shown_path('sft', name)} in {', '.join(changed)}. Restore these keys, or move {folder} away and "
+            f"make the checkpoint again: r3l sft {name} --model {run.model}"
         )
     return str(folder)
 

@@ -95,6 +95,12 @@ def model_identity(model: str) -> dict[str, str | None]:
     return {"name": hub, "revision": revision or None}  # a killed download may leave an empty file
 
 
+def model_digest(model: str) -> str | None:
+    """Digest of a model's folder or packaged file, or its revision on the hub; None if that is not known."""
+    identity = model_identity(model)
+    return identity.get("sha256") or identity.get("revision")
+
+
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
     """The name of a model under results/ and in tables.
 

@@ -153,7 +153,7 @@ def recipe_of(name: str) -> dict[str, Any]:
     """The settings of configs/sft/<name>.yaml, without its ``sources``, which only give reasons.
 
     A run's fingerprint includes them. Raises ConfigError if there is no such file, if it is not valid YAML,
-    or if it lacks what a run reads of it (:class:`TaughtRecipe`); r3l.sft.recipe checks all its keys.
+    or if it lacks what a run reads of it (:class:`TaughtRecipe`); r3l.config.sft_recipe checks all its keys.
     """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():

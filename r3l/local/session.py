@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils import deterministic
 
-from r3l.config import Run, base_checkpoint_of, environment_of, locate
+from r3l.config import Run, base_checkpoint_of, environment_of, locate, model_digest
 from r3l.config import trains as is_trained
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
@@ -173,9 +173,9 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
         return load_model(model, CPU, forward)
     base = base_checkpoint_of(run)
     network, tokenizer = load_model(base, CPU, forward)
-    lora.add(network, run.lora, run.seed, base)
+    lora.add(network, run.lora, run.seed, locate(base))
     if locate(model) != locate(base):
-        lora.load(Path(model), network)
+        lora.load(Path(model), network, model_digest(base))
     return network, tokenizer
 
 

@@ -17,7 +17,8 @@ import torch
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from r3l.config import locate
+from r3l.config import locate, model_digest
+from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, sha256_of, write_digests
@@ -29,7 +30,6 @@ from r3l.local.model.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
-from r3l.sft.recipe import SFTConfig
 
 MANIFEST = "sft.json"
 RECORD = "phase.json"  # the same, of an unfinished build
@@ -46,13 +46,15 @@ class SFTManifest(TypedDict):
     """The content of sft.json: how a base checkpoint was built.
 
     ``config``: the recipe. ``examples`` (counts by kind; of a sampled phase also of what was played and
-    dropped) and ``loss`` (its course) have one entry per finished phase. The keys that may be missing are set
-    when the model is stored.
+    dropped) and ``loss`` (its course) have one entry per finished phase. ``base_digest``: digest of the model
+    that it started from (r3l.config.model_digest), set when that is loaded; older builds have none. The other
+    keys that may be missing are set when the model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
     examples: list[dict[str, Any]]
     loss: list[list[float]]
+    base_digest: NotRequired[str | None]
     command: NotRequired[str]
     parameters: NotRequired[int]
     weights_sha256: NotRequired[str]
@@ -168,15 +170,19 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
 def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
     """The manifest of the finished model of ``config`` in ``out``; None if ``out`` is empty or missing.
 
-    Half-written files next to ``out`` are deleted, and the phases of a finished model. Raises DataError if
-    ``out`` holds anything else, CheckpointError if the model is damaged.
+    What a killed build of ``out`` was writing is deleted, and the phases of a finished model. Raises DataError
+    if ``out`` holds anything else, CheckpointError if the model is damaged.
     """
-    remove_unfinished(out.parent, _phases(out))
+    remove_unfinished(out.parent, name=out.name)  # others may be building next to it
+    remove_unfinished(_phases(out))
     if not (out.exists() and any(out.iterdir())):
         return None
     made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
-    if made is None or made["config"] != config.model_dump(mode="json"):
-        raise DataError(f"{out} holds another model; move it away or give another folder with --out")
+    changed = differing_keys(made["config"], config) if made else []
+    if made is None or changed:
+        why = f"its recipe differs in {', '.join(changed)}" if made else f"it has no {MANIFEST}"
+        raise DataError(f"{out} holds another model ({why}); move it away or give another folder with --out")
+    _check_base(made, config, out)
     if damaged := altered(out):
         raise CheckpointError(
             f"{out} holds the model of this recipe, but it is damaged ({', '.join(damaged)}); delete it "
@@ -194,8 +200,8 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     with the examples and losses of the finished phases.
 
     Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
-    ``sources`` may differ), or if ``config`` has no phase after them. Raises CheckpointError if all of them
-    are damaged.
+    ``sources`` may differ) or started from other weights, or if ``config`` has no phase after them. Raises
+    CheckpointError if all of them are damaged.
     """
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
 
@@ -206,16 +212,30 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     old = read_json(last / RECORD, SFTManifest)
     phases = len(old["loss"])
 
-    # A phase depends on the recipe up to it: later phases, the final sharpening and the sources may differ.
-    def deciding(recipe: dict[str, Any]) -> dict[str, Any]:
-        return {**recipe, "phases": recipe["phases"][:phases], "sharpness": None, "sources": None}
-
-    if phases >= len(config.phases) or deciding(old["config"]) != deciding(new["config"]):
+    # A phase depends on the recipe up to it: later phases and the final sharpening may differ.
+    finished = {**old["config"], "phases": old["config"]["phases"][:phases]}
+    changed = set(differing_keys(finished, config.model_copy(update={"phases": config.phases[:phases]})))
+    if phases >= len(config.phases) or changed - {"sharpness"}:
         raise DataError(
             f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
             f"folder with --out, or delete {last.parent} to begin again"
         )
-    return {**new, "examples": old["examples"], "loss": old["loss"]}, last
+    _check_base(old, config, last.parent)
+    return {**old, "config": new["config"]}, last
+
+
+def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
+    """Raise DataError if the model from which ``made``, in ``folder``, started has other weights by now.
+
+    Not checked if either digest is not known.
+    """
+    before = made.get("base_digest")
+    now = model_digest(locate(config.model)) if config.model else None
+    if before and now and before != now:
+        raise DataError(
+            f"{folder} was started from {config.model} with the digest {before}, which now has {now}: "
+            f"restore that model, or move {folder} away to begin again, or give another folder with --out"
+        )
 
 
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
@@ -241,7 +261,8 @@ def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) 
     with replacing(out) as folder:
         model.save(folder, config)
         manifest["command"] = f"r3l sft {config.name}"
-        manifest["parameters"] = sum(p.numel() for p in model.network.parameters())
+        saved = [p for name, p in model.network.named_parameters() if ".lora_" not in name]  # merged
+        manifest["parameters"] = sum(p.numel() for p in saved)
         manifest["weights_sha256"] = sha256_of(folder / WEIGHTS)
         manifest["versions"] = versions()
         manifest["hardware"] = hardware()

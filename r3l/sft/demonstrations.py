@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from multiprocessing import get_context
 
 from r3l.config import environment_of
+from r3l.config.sft_recipe import ScriptedPhase, SFTConfig
 from r3l.processes.progress import tracked
 from r3l.sft.examples import Document, documents_of
-from r3l.sft.recipe import ScriptedPhase, SFTConfig
 
 TASKS_PER_JOB = 16  # our choice
 

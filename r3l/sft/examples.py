@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from r3l.chat.renderer import ChatRenderer
+from r3l.config.sft_recipe import ExampleKind
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Stop
 from r3l.core.errors import ConfigError
@@ -27,18 +27,6 @@ from r3l.retry import Restart, guidance_text, hint, with_guidance
 
 LATE_HINTS = 0.15  # share of the hints of a hinted episode that come a turn too late; our choice
 LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic names at most
-
-
-class ExampleKind(StrEnum):
-    """Kind of an SFT example: ``episode``, guided ``retry``, ``reflection``, or ``hinted``.
-
-    ``hinted``: an episode with a hint at every turn.
-    """
-
-    EPISODE = "episode"
-    RETRY = "retry"
-    REFLECTION = "reflection"
-    HINTED = "hinted"  # an episode with a hint at every turn
 
 
 class Exchange(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 
 from r3l.algorithm import R3L
 from r3l.config import environment_of
+from r3l.config.sft_recipe import ExampleKind, SampledPhase, SFTConfig
 from r3l.core.errors import DataError
 from r3l.core.method_validation import explored
 from r3l.core.policy import Policy
@@ -29,8 +30,7 @@ from r3l.processes.pool import EnvironmentPool
 from r3l.processes.progress import progress
 from r3l.runs.session import rollout_context
 from r3l.sft.checkpoint import SFTModel
-from r3l.sft.examples import ExampleKind, SFTExample
-from r3l.sft.recipe import SampledPhase, SFTConfig
+from r3l.sft.examples import SFTExample
 
 AT_ONCE = 64  # attempts that are played at once; our choice, as tier smol
 INVALID = "reflection/invalid/"  # prefix of the counters of invalid reflections, by reason

@@ -19,9 +19,17 @@ import numpy as np
 import torch
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.config import as_path, environment_of
+from r3l.config import as_path, environment_of, locate, model_digest
+from r3l.config.sft_recipe import (
+    ExampleKind,
+    SampledPhase,
+    ScriptedPhase,
+    SFTConfig,
+    SFTPhase,
+    load_config,
+)
 from r3l.core.batching import Row
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
 from r3l.files.locks import locked
@@ -31,9 +39,8 @@ from r3l.processes.progress import progress
 from r3l.runs.gpu_locks import reserved_gpus
 from r3l.sft import demonstrations, rejection_sampling
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
-from r3l.sft.examples import Document, ExampleKind, SFTExample, render
+from r3l.sft.examples import Document, SFTExample, render
 from r3l.sft.optimizer import muon_of
-from r3l.sft.recipe import SampledPhase, ScriptedPhase, SFTConfig, SFTPhase, load_config
 
 Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
@@ -48,8 +55,8 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
     unless the recipe's device is cpu. Raises ConfigError for an unknown recipe, an environment without
     experts, a new nano model whose first phase is sampled, or a chat template that fails; CheckpointError if
     the model to start from cannot be loaded, or the finished one is damaged; DataError if ``out`` holds
-    anything else or a sampled phase kept no reflection; RunDirectoryError if another process builds there or
-    the disk is full.
+    anything else, a sampled phase kept no reflection, or no example of a phase can be drawn;
+    RunDirectoryError if another process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
@@ -65,12 +72,13 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
             print(f"{out} already holds the model of this recipe", file=sys.stderr)
             return made
 
-        # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
-        # model.
+        # Resume: the weights of the last complete phase. Begin: the recipe's model, or with the first phase a
+        # new nano model.
         manifest, last = load_or_begin(config, out)
-        finished = len(manifest["loss"])
         with reserved_gpus(0 if config.device == "cpu" else 1):
             model = SFTModel.load(config, last) if last or config.model else None
+            if config.model and not last:
+                manifest["base_digest"] = model_digest(locate(config.model))
 
             # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
             if model and scripted:
@@ -78,35 +86,10 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                 one_task = scripted[0].model_copy(update={"tasks": 1})
                 _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
 
-            for number in range(finished, len(config.phases)):
-                phase = config.phases[number]
-                counts: dict[str, Any] = {}
-                if isinstance(phase, SampledPhase):
-                    # The model's own reflections that helped, as it is now.
-                    assert model is not None
-                    played, counts = rejection_sampling.play(model, config, number, workers)
-                    print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
-                else:
-                    # Demonstrations; a new model's tokenizer is trained on the first phase's.
-                    documents = demonstrations.play(config, phase, workers)
-                    model = model or SFTModel.new(demonstrations.texts(documents), config)
-                    played = _render_all(ChatRenderer(model.tokenizer), documents, config)
-
-                # Examples, counted by kind; those above the token limit are left out.
-                examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
-                for kind, example in played:
-                    if config.max_tokens is None or len(example.ids) <= config.max_tokens:
-                        examples[kind].append(example)
-                for kind, of_kind in examples.items():
-                    if of_kind:
-                        tokens = sum(len(example.ids) for example in of_kind)
-                        counts[kind] = {"examples": len(of_kind), "tokens": tokens}
-                too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
-                if too_long:
-                    counts["too_long"] = too_long
+            # Each phase: play, train, and keep its checkpoint.
+            for number in range(len(manifest["loss"]), len(config.phases)):
+                model, examples, counts = _played(model, config, number, workers)
                 manifest["examples"].append(counts)
-
-                # Training, then the checkpoint of the phase.
                 manifest["loss"].append(fit(model, examples, config, number))
                 if number < len(config.phases) - 1:
                     store_phase(out, model, config, manifest)
@@ -117,6 +100,51 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                 model.sharpen(config.sharpness)
             store(out, model, config, manifest)
     return manifest
+
+
+def _played(
+    model: SFTModel | None, config: SFTConfig, number: int, workers: int
+) -> tuple[SFTModel, Examples, dict[str, Any]]:
+    """Play phase ``number`` (from 0); returns (the model, its examples by kind, their counts).
+
+    Without ``model`` a new one is made, whose tokenizer is trained on the demonstrations. Examples above the
+    token limit are left out and counted. Raises DataError if no example can be drawn.
+    """
+    phase = config.phases[number]
+    counts: dict[str, Any] = {}
+    if isinstance(phase, SampledPhase):
+        # The model's own reflections that helped, as it is now.
+        assert model is not None
+        played, counts = rejection_sampling.play(model, config, number, workers)
+        print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
+    else:
+        documents = demonstrations.play(config, phase, workers)
+        model = model or SFTModel.new(demonstrations.texts(documents), config)
+        played = _render_all(ChatRenderer(model.tokenizer), documents, config)
+
+    # By kind, without those that are too long.
+    examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
+    for kind, example in played:
+        if config.max_tokens is None or len(example.ids) <= config.max_tokens:
+            examples[kind].append(example)
+    for kind, of_kind in examples.items():
+        if of_kind:
+            tokens = sum(len(example.ids) for example in of_kind)
+            counts[kind] = {"examples": len(of_kind), "tokens": tokens}
+    too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
+    if too_long:
+        counts["too_long"] = too_long
+    if not any(examples[kind] for kind, share in config.shares.items() if share):
+        left = ", ".join(kind for kind, of_kind in examples.items() if of_kind)
+        reasons = [f"the share of {left} examples is 0"] if left else []
+        if too_long:
+            reasons.append(f"{too_long} of {len(played)} exceed max_tokens ({config.max_tokens})")
+        raise DataError(
+            f"recipe {config.name}, phase {number + 1}: no example can be drawn: {' and '.join(reasons)}. In "
+            "the recipe, raise max_tokens or leave it out, or change retry_share, reflection_share or "
+            "hinted_share so that these examples get a share"
+        )
+    return model, examples, counts
 
 
 def _render_all(
@@ -193,11 +221,14 @@ def rows_of(examples: Sequence[SFTExample]) -> list[Row]:
 
 
 def _lr_share(step: int, phase: SFTPhase) -> float:
-    """Share of the phase's learning rate at ``step``: linear warm-up, then a cosine down to FINAL_LR."""
+    """Share of the phase's learning rate at ``step``: linear warm-up, then a cosine down to FINAL_LR.
+
+    After ``decay_steps`` it stays there.
+    """
     if step < phase.warmup_steps:
         return (step + 1) / phase.warmup_steps
     done = (step - phase.warmup_steps) / max(phase.decay_steps - phase.warmup_steps, 1)
-    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * done))
+    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:

@@ -8,10 +8,10 @@ import pytest
 from program import Program, run
 
 from r3l.config import build_method, environment_of, load, names, own_variables, resolve
+from r3l.config import sft_recipe as recipe
 from r3l.config.environment import EnvConfig
 from r3l.core.errors import ConfigError
 from r3l.files.paths import ROOT
-from r3l.sft import recipe
 from r3l.trinity.config import Place, trinity_config
 from r3l.workflow import plan
 from r3l.workflow.jobs import Jobs

@@ -61,6 +61,19 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
         models.fetch(NAME)
 
 
+def test_a_fetch_removes_what_its_killed_process_was_writing_alone(parts, monkeypatch):
+    config = find_model(NAME).model_copy(update={"model": "tiny", "packaged": parts.packaged})
+    monkeypatch.setattr(models, "find_model", lambda name: config)
+    monkeypatch.setattr(models, "locate", lambda name: str(parts.folder))
+    child = subprocess.Popen(["true"])
+    child.wait()
+    left, another = (parts.folder.with_name(f".{name}.{child.pid}.7.tmp") for name in ("tiny", "other"))
+    left.mkdir()
+    another.mkdir()  # of a fetch on another machine that shares the cache
+    models.fetch("tiny")
+    assert another.is_dir() and not left.exists()
+
+
 def test_a_model_with_a_manifest_that_cannot_be_read_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -10,9 +10,9 @@ from r3l.envs.registry import find_environment
 from safetensors.torch import load_file
 from scripted import Scripted, review, say
 
+from r3l.config import sft_recipe as recipes
 from r3l.core.errors import ConfigError, DataError
 from r3l.processes.barrier import together
-from r3l.sft import recipe as recipes
 from r3l.sft import training
 from r3l.sft.rejection_sampling import example_of, explore, sentence
 from r3l.sft.training import build

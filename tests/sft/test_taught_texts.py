@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from r3l.config.sft_recipe import load_config
 from r3l.sft import demonstrations
-from r3l.sft.recipe import load_config
 
 # SHA-256 of the texts of the first four tasks (ScienceWorld: of the first), before hinted_share and
 # plan_thoughts

@@ -3,6 +3,7 @@
 import copy
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +17,19 @@ from safetensors.torch import load_file
 
 from r3l import config
 from r3l.config import OptimizerConfig, resolve
+from r3l.config import sft_recipe as recipes
+from r3l.config.sft_recipe import ExampleKind
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.files import paths
+from r3l.files.digests import write_digests
+from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.paths import ROOT, STORED_MODELS
+from r3l.files.writing import write_json_atomic
 from r3l.local.training.trainer import Trainer
-from r3l.sft import recipe as recipes
 from r3l.sft import training
-from r3l.sft.examples import ExampleKind, SFTExample
+from r3l.sft.checkpoint import finished_model
+from r3l.sft.examples import SFTExample
 from r3l.sft.training import WeightedCrossEntropy, build, draw, fit, rows_of
 
 
@@ -62,6 +68,29 @@ def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
     assert [len(x.ids) for x in draw(examples, nano, 7)] == [29, 21, 35, 25, 45, 26, 7, 20, 25, 8]
 
 
+@pytest.mark.parametrize(
+    ("decay_steps", "expected"),
+    [
+        (4, [0.5, 1, 1, 0.525, 0.05, 0.05, 0.05, 0.05]),  # stays at its end
+        (8, [0.5, 1, 1, 0.936362, 0.7625, 0.525, 0.2875, 0.113638]),
+    ],
+)
+def test_the_learning_rate_warms_up_and_never_rises_again(
+    recipe, tmp_path, monkeypatch, decay_steps, expected
+):
+    rates = []
+    step = Trainer.step
+
+    def recorded(self, rows, lr):
+        rates.append(lr)
+        return step(self, rows, lr=lr)
+
+    monkeypatch.setattr(Trainer, "step", recorded)
+    recipe({**phase(0, 1.0), "tasks": 2, "steps": 8, "decay_steps": decay_steps, "warmup_steps": 2})
+    build("tiny", tmp_path / "h", workers=0)
+    assert rates == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
     """Over all tokens but the first of each example, whatever the micro-batches."""
     rng = np.random.default_rng(0)
@@ -98,7 +127,7 @@ from kills import deaths
 from transformers import AutoModelForCausalLM, AutoTokenizer  # once, not in each child
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import SUMS
-from r3l.sft import recipe as recipes
+from r3l.config import sft_recipe as recipes
 from r3l.sft.training import build
 
 recipes.CONFIGS = Path(sys.argv[1])
@@ -152,6 +181,20 @@ def test_a_build_killed_at_any_write_ends_in_the_same_bytes(recipe, tmp_path, ki
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"max_tokens": 1}, r"2 of 2 exceed max_tokens \(1\). In the recipe, raise max_tokens"),
+        ({"retry_share": 1, "guidance": "none"}, "the share of episode examples is 0. .* change retry_share"),
+    ],
+)
+def test_a_phase_whose_examples_cannot_be_drawn_is_one_paragraph(recipe, tmp_path, settings, reason):
+    recipe({**phase(0, 1e-3), "tasks": 2}, **settings)
+    with pytest.raises(DataError, match=f"recipe tiny, phase 1: no example can be drawn: {reason}") as error:
+        build("tiny", tmp_path / "h", workers=0)
+    assert "\n" not in str(error.value) and not (tmp_path / "h").exists()
+
+
 class Killed(BaseException):
     pass
 
@@ -190,7 +233,12 @@ def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp
         recipe(*others)
         with pytest.raises(DataError, match="1 finished phases of h are of another configuration"):
             build("tiny", out, workers=0)
-    recipe(*both, sharpness=2)
+    recipe(*both, sharpness=2, sources={"*": "another reason"})
+    (last,) = Path(".h.phases").iterdir()
+    record = read_json(last / "phase.json")
+    del record["config"]["plan_thoughts"]  # a key that is newer than the phase
+    write_json_atomic(last / "phase.json", record)
+    write_digests(last)
     build("tiny", out, workers=0)
     whole, sharp = (load_file(Path(name) / "model.safetensors") for name in ("whole", "h"))
     assert torch.equal(sharp.pop("model.norm.weight"), 2 * whole.pop("model.norm.weight"))
@@ -220,6 +268,35 @@ def test_a_finished_model_is_not_built_again(recipe, tmp_path, monkeypatch, caps
     assert code == 2 and "it is damaged (tokenizer.json)" in " ".join(stderr.split())
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in STORED_MODELS.iterdir()))
+def test_a_stored_model_is_the_finished_one_of_its_recipe(tmp_path, name):
+    """The recipe may have other reasons (``sources``) by now, and keys that are newer than the model."""
+    out = tmp_path / name
+    shutil.copytree(STORED_MODELS / name, out)
+    made = finished_model(recipes.load_config(name), out)
+    assert made == read_json(out / "sft.json")
+
+
+def test_another_model_is_refused_with_the_keys_that_differ(recipe, tmp_path):
+    """A recipe that this version of r3l cannot read is another one, too."""
+    recipe(phase(0, 1e-3))
+    out = tmp_path / "h"
+    build("tiny", out, workers=0)
+    recipe(phase(0, 1e-3), seed=7, plan_thoughts=True)
+    with pytest.raises(
+        DataError, match=r"h holds another model \(its recipe differs in seed, plan_thoughts\)"
+    ):
+        build("tiny", out, workers=0)
+    recipe(phase(0, 1e-3))
+    made = read_json(out / "sft.json")
+    write_json_atomic(out / "sft.json", made | {"config": made["config"] | {"dropout": 0.1}})
+    with pytest.raises(DataError, match=r"its recipe differs in dropout"):
+        build("tiny", out, workers=0)
+    (out / "sft.json").unlink()
+    with pytest.raises(DataError, match=r"h holds another model \(it has no sft.json\); move it away"):
+        build("tiny", out, workers=0)
+
+
 @pytest.mark.parametrize("place", [".", "../link"])
 def test_a_folder_may_be_the_present_one_or_a_link(recipe, tmp_path, monkeypatch, capsys, place):
     recipe(phase(0, 1e-3))
@@ -237,6 +314,19 @@ def test_two_builds_do_not_share_a_folder(recipe, tmp_path):
     refused = pytest.raises(RunDirectoryError, match="h is in use by another process")
     with locked(tmp_path / "h"), refused:
         build("tiny", tmp_path / "h", workers=0)
+
+
+def test_a_build_removes_what_its_killed_process_was_writing_alone(recipe, tmp_path):
+    recipe(phase(0, 1e-3))
+    child = subprocess.Popen(["true"])
+    child.wait()
+    phases = tmp_path / ".h.phases"
+    left = tmp_path / f".h.{child.pid}.7.tmp", phases / f".step-000002.{child.pid}.7.tmp"
+    another = tmp_path / f".other.{child.pid}.7.tmp"  # of a build on another machine that shares the folder
+    for folder in (*left, another):
+        folder.mkdir(parents=True)
+    build("tiny", tmp_path / "h", workers=0)
+    assert another.is_dir() and not any(folder.exists() for folder in left)
 
 
 def test_a_full_disk_is_one_paragraph_and_keeps_the_finished_phases(recipe, cut, tmp_path, monkeypatch):
@@ -284,15 +374,59 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     )
     assert any(not torch.equal(start[name], taught[name]) for name in start)
     fingerprints = {run.fingerprint(), staged.fingerprint()}
-    path.write_text(path.read_text().replace("tokens_per_step: 300", "tokens_per_step: 301"))
+    text = path.read_text()
+    path.write_text(text.replace("tokens_per_step: 300", "tokens_per_step: 301"))
     assert len(fingerprints | {staged.fingerprint()}) == 3  # another recipe, another run
+    refused = rf"{target}/sft.json: .* differs from configs/sft/tiny.yaml in tokens_per_step"
+    with pytest.raises(ConfigError, match=refused) as error:
+        config.base_checkpoint_of(staged)
+    assert "\n" not in str(error.value) and "r3l sft tiny --model math-1.5m" in str(error.value)
+    values = yaml.safe_load(text)
+    path.write_text(yaml.safe_dump({**values, "sources": {"*": "another reason"}, "plan_thoughts": False}))
+    assert config.base_checkpoint_of(staged) == str(target)
+
+
+def test_a_model_whose_base_was_replaced_is_not_the_one_of_its_recipe(recipe, cut, tmp_path, monkeypatch):
+    """Finished or not. A base that is gone, or was not recorded by an earlier r3l, is not compared."""
+    base, out = tmp_path / "base", tmp_path / "h"
+    shutil.copytree(STORED_MODELS / "math-1.5m", base)
+    recipe({**phase(0, 1e-3), "tasks": 2}, {**phase(2, 1e-3), "tasks": 2}, model=str(base))
+    with pytest.raises(Killed):
+        cut(1)
+        build("tiny", out, workers=0)
+    monkeypatch.setattr(training, "fit", fit)
+    changed = {"max_new_tokens": 3}
+    before = read_json(base / "generation_config.json")
+    replaced = pytest.raises(
+        DataError, match="h(.phases)? was started from .*/base with the digest .*, which"
+    )
+
+    write_json_atomic(base / "generation_config.json", changed)
+    with replaced:
+        build("tiny", out, workers=0)
+    write_json_atomic(base / "generation_config.json", before)
+    write_digests(base)
+    made = build("tiny", out, workers=0)
+    assert made["base_digest"] == config.model_identity(str(base))["sha256"]
+    write_json_atomic(base / "generation_config.json", changed)
+    with replaced:
+        build("tiny", out, workers=0)
+
+    shutil.rmtree(base)
+    assert build("tiny", out, workers=0) == made
+    shutil.copytree(STORED_MODELS / "puzzles-1.5m", base)
+    earlier = {key: value for key, value in made.items() if key != "base_digest"}
+    write_json_atomic(out / "sft.json", earlier)
+    write_digests(out)
+    assert build("tiny", out, workers=0) == earlier
 
 
 def test_an_adapter_is_taught_and_merged_into_the_weights_of_its_base(recipe, tmp_path):
     """Projections differ from the base by a matrix of the adapter's rank, all else by nothing."""
     recipe(phase(0, 1e-2), model="math-1.5m", optimizer="adamw", lora={"rank": 2, "alpha": 4})
-    build("tiny", tmp_path / "out", workers=0)
+    manifest = build("tiny", tmp_path / "out", workers=0)
     taught = load_file(tmp_path / "out" / "model.safetensors")
+    assert manifest["parameters"] == sum(weight.numel() for weight in taught.values())
     base = load_file(STORED_MODELS / "math-1.5m" / "model.safetensors")
     assert taught.keys() == base.keys()
     changed = {name for name in base if not torch.equal(taught[name], base[name])}

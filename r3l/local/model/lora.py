@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
-from r3l.config import model_identity
+from r3l.config import model_digest
 from r3l.config.tier import LoraConfig
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.pretrained import pretrained
@@ -49,7 +49,7 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         lora_alpha=config.alpha,
         target_modules=[*config.targets],
         base_model_name_or_path=_name(base),
-        revision=_digest(base),
+        revision=model_digest(base),
     )
     peft.inject_adapter_in_model(settings, model, ADAPTER_NAME)
 
@@ -105,7 +105,7 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
         tensors[f"{_PREFIX}{name}.lora_A.weight"] = _drawn(seed, name, (config.rank, width)).float()
         tensors[f"{_PREFIX}{name}.lora_B.weight"] = torch.zeros(out, config.rank)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder, tensors, config.rank, config.alpha, config.targets, _name(base), _digest(base))
+    _write(folder, tensors, config.rank, config.alpha, config.targets, _name(base), model_digest(base))
 
 
 def adopt(trained: Path, start: Path) -> None:
@@ -192,15 +192,16 @@ def _write(
     write_json_atomic(folder / CONFIG, {"peft_type": "LORA", "task_type": "CAUSAL_LM"} | settings | of_base)
 
 
-def load(folder: Path, model: Any) -> None:
+def load(folder: Path, model: Any, packaged: str | None = None) -> None:
     """Load the LoRA adapter in ``folder`` into ``model``, which has one already (:func:`add`).
 
-    Raises CheckpointError if it was trained on a base checkpoint with another digest, DataError if its
-    configuration cannot be read.
+    ``packaged``: digest of the file from which the base checkpoint was made, which earlier adapters have
+    instead of the digest of its folder. Raises CheckpointError if the adapter was trained on a base
+    checkpoint with another digest, DataError if its configuration cannot be read.
     """
     config = read_json(folder / CONFIG)
     revision = model.peft_config[ADAPTER_NAME].revision
-    if config["revision"] != revision:
+    if config["revision"] not in (revision, packaged or revision):
         raise CheckpointError(
             f"{folder} is an adapter of the base checkpoint {config['base_model_name_or_path']} with the "
             f"digest {config['revision']}, but that in {model.name_or_path} has {revision}: restore it, or "
@@ -219,9 +220,3 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
 def _name(base: str) -> str:
     """Name of a base checkpoint: of its folder, without the path, or its hub id."""
     return Path(base).name if Path(base).is_dir() else base
-
-
-def _digest(base: str) -> str | None:
-    """Digest of a base checkpoint's folder, or its revision on the hub."""
-    identity = model_identity(base)
-    return identity.get("sha256") or identity.get("revision")

@@ -11,13 +11,13 @@ from r3l.envs.puzzles.task_sets.tasks import TASK_SETS as SETS
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve
+from r3l.config.sft_recipe import load_config
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import generator
 from r3l.feedback.feedback import ParsedReflection, parse_reflection
 from r3l.files.paths import STORED_MODELS
 from r3l.reflection import reflection_text
-from r3l.sft.recipe import load_config
 
 ERRING = {"low": 0.2, "high": 0.4, "systematic": 0.5, "overlook": 0.0}  # of the lines
 CAREFUL = {"low": 0.0, "high": 0.0, "systematic": 0.0, "overlook": 0.0}

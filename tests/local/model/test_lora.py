@@ -13,15 +13,17 @@ from r3l.baselines.grpo import GRPO
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, Phi3Config, Qwen2Config
 
-from r3l.config import TrainConfig, base_checkpoint_of, resolve
+from r3l.config import TrainConfig, base_checkpoint_of, find_model, model_identity, resolve
 from r3l.config.tier import LoraConfig
 from r3l.core.batching import rows_of
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.trajectory import Group
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.publishing import publish
+from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import STORED_MODELS
+from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.engine import train
 from r3l.local.model import lora
@@ -242,6 +244,38 @@ def test_another_engine_begins_with_the_same_adapter_and_its_own_comes_back(tmp_
     save_file(dict(list(tensors.items())[1:]), tmp_path / "trained" / lora.ADAPTER)
     with pytest.raises(CheckpointError, match="has other tensors than"):
         lora.adopt(tmp_path / "trained", tmp_path / "start")
+
+
+def test_an_adapter_has_the_digest_of_the_folder_that_its_base_was_loaded_from(tmp_path, monkeypatch):
+    """A packaged model's too. Earlier adapters have the digest of its packaged file, and still load."""
+    start, base = tmp_path / "start", tmp_path / "models" / "smollm2-135m"
+    start.mkdir()
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    shutil.copytree(STORED_MODELS / "math-1.5m", base)
+    run = resolve("nano", "math", "grpo", 0, "smollm2-135m", ["lora.rank=3"])
+    network, _ = load_network(run, "smollm2-135m", "packed")
+    lora.save(start, network, {n: p for n, p in network.named_parameters() if p.requires_grad})
+    settings = read_json(start / lora.CONFIG)
+    assert settings["base_model_name_or_path"] == "smollm2-135m"
+    assert settings["revision"] == model_identity(str(base))["sha256"]
+    load_network(run, str(start), "packed")
+
+    write_json_atomic(base / "generation_config.json", {"max_new_tokens": 3})
+    write_digests(base)
+    with pytest.raises(CheckpointError, match="is an adapter of the base checkpoint smollm2-135m"):
+        load_network(run, str(start), "packed")
+    earlier = {"revision": find_model("smollm2-135m").packaged.sha256}
+    write_json_atomic(start / lora.CONFIG, settings | earlier)
+    load_network(run, str(start), "packed")
+
+
+def test_an_adapter_names_the_place_that_its_base_was_loaded_from(tmp_path, monkeypatch):
+    """Not our name of it, which peft does not know."""
+    monkeypatch.setenv("R3L_MODELS", str(tmp_path))
+    shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "Qwen2.5-1.5B-Instruct")
+    run = resolve("nano", "math", "grpo", 0, "qwen2.5-1.5b", ["lora.rank=3"])
+    network, _ = load_network(run, "qwen2.5-1.5b", "packed")
+    assert network.peft_config["default"].base_model_name_or_path == "Qwen2.5-1.5B-Instruct"
 
 
 def test_a_lagging_sampler_shares_the_frozen_weights():

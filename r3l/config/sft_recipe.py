@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from r3l.config import (
-    Device,
-    EnvConfig,
-    OptimizerConfig,
-    SamplingConfig,
-    Strict,
-    as_path,
-    environment_of,
-    load,
-    own_folders,
-    sft_folder,
-    validate,
-)
-from r3l.config.tier import LoraConfig
+from r3l.config.environment import EnvConfig, environment_of
+from r3l.config.files import Strict, load, own_folders, validate
+from r3l.config.fingerprint_inputs import sft_folder
+from r3l.config.model import as_path
+from r3l.config.tier import Device, LoraConfig, OptimizerConfig, SamplingConfig
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
 from r3l.files.names import is_folder_name
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
-from r3l.sft.examples import ExampleKind
 
 OptimizerName = Literal["adamw", "muon"]  # r3l.sft.optimizer
 
@@ -53,6 +45,18 @@ USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
 }
 
 
+class ExampleKind(StrEnum):
+    """Kind of an SFT example: ``episode``, guided ``retry``, ``reflection``, or ``hinted``.
+
+    ``hinted``: an episode with a hint at every turn.
+    """
+
+    EPISODE = "episode"
+    RETRY = "retry"
+    REFLECTION = "reflection"
+    HINTED = "hinted"  # an episode with a hint at every turn
+
+
 class SFTPhase(Strict):
     """A phase of SFT: ``steps`` on examples that are played on some tasks, which are in no split.
 
@@ -63,7 +67,9 @@ class SFTPhase(Strict):
     first_task: int = Field(ge=0)
     tasks: int = Field(ge=1)
     steps: int = Field(ge=1)
-    decay_steps: int = Field(ge=1, description="length of the cosine; may exceed the phase")
+    decay_steps: int = Field(
+        ge=1, description="step at which the cosine ends; lr then stays at 5 %. May exceed the phase's steps"
+    )
     warmup_steps: int = Field(ge=0)
     lr: float = Field(gt=0)
 
@@ -232,6 +238,21 @@ def load_config(name: str) -> SFTConfig:
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
     return validate(SFTConfig, read_yaml(path), str(path))
+
+
+def differing_keys(made: Mapping[str, Any], recipe: SFTConfig) -> list[str]:
+    """The keys in which the recipe ``made``, as a stored model has it, differs from ``recipe``.
+
+    ``sources``, which only gives reasons, never differs. A key that is newer than the model has its default,
+    with which models are made as they were before it. A recipe that this version of r3l cannot read differs
+    in the keys that it refuses.
+    """
+    try:
+        old = SFTConfig.model_validate(made).model_dump(mode="json", exclude={"sources"})
+    except ValidationError as error:
+        return sorted({str(next(iter(detail["loc"]), "config")) for detail in error.errors()})
+    new = recipe.model_dump(mode="json")
+    return [key for key in old if old[key] != new[key]]
 
 
 def default_folder(name: str, model: str | None = None) -> Path:
