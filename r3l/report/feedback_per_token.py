@@ -56,9 +56,9 @@ NOTE = (
     "rate than GRPO's are corrected apart. Tokens an update: "
     "sampled, scored (read for their log-probs alone), trained. Gain per million: final success minus the "
     "base checkpoint's, per million sampled tokens. Teacher's D: log p of a sampled token under the hint "
-    "minus without it, successes minus failures; blind: its interval includes 0. Gradient share: the "
-    "teacher's part of the squared norm (r3l table teachers). Invalid: test episodes ended by a response "
-    "without a usable action."
+    "minus without it, successes minus failures (at equal hints, where measured); blind: its interval "
+    "includes 0. Gradient share: the teacher's part of the squared norm (r3l table teachers). Invalid: test "
+    "episodes ended by a response without a usable action."
 )
 
 
@@ -270,8 +270,9 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
         record |= {"invalid": rounded(row.invalid)}
         # The teacher's share of the gradient may be 1e-5: it keeps three digits, not four decimals.
         teacher = row.teacher
-        for name in ("difference", "low", "high"):
-            record[f"teacher_{name}"] = rounded(getattr(teacher, name)) if teacher else None
+        difference = teacher.decisive if teacher else None
+        for name, end in (("difference", "mean"), ("low", "low"), ("high", "high")):
+            record[f"teacher_{name}"] = rounded(getattr(difference, end)) if difference else None
         share = teacher.grad_share if teacher else None
         record["teacher_grad_share"] = None if share is None else float(f"{share:.3g}")
         records.append(record | {"teacher": row.teacher_verdict})
@@ -331,10 +332,11 @@ def _line(row: FeedbackRow) -> dict[str, Any]:
     line["teacher's D"] = row.teacher_verdict
     if teacher is not None:
         line["gradient share"] = teacher.grad_share
-        if teacher.difference is not None:
-            bounds = "" if teacher.low is None else f" ({teacher.low:+.3f} to {teacher.high:+.3f})"
+        decisive = teacher.decisive
+        if decisive.mean is not None:
+            bounds = "" if decisive.low is None else f" ({decisive.low:+.3f} to {decisive.high:+.3f})"
             verdict = "" if teacher.sees else f", {row.teacher_verdict}"
-            line["teacher's D"] = f"{teacher.difference:+.3f}{bounds}{verdict}"
+            line["teacher's D"] = f"{decisive.mean:+.3f}{bounds}{verdict}"
     return line
 
 
