@@ -17,7 +17,7 @@ from r3l.config import variant
 from r3l.config.method import RATE
 from r3l.evaluation.curve import CurvePoint
 from r3l.files.json_files import read_jsonl, variants
-from r3l.report.frame import ALL
+from r3l.report.frame import ALL, BENCH
 from r3l.runs import metrics, step_metrics
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
@@ -163,7 +163,10 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     """The rows of ``runs`` of ``method`` that were trained with the learning rate ``rate``.
 
-    They have the method's own name, or the name of its variant that changes only this rate.
+    They have the method's own name, or the name of its variant that changes only this rate. Of a seed with
+    runs under both names only the one under the method's own is kept.
     """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
-    return runs[runs.method.isin([method, named]) & (runs.rate == rate)]
+    found = runs[runs.method.isin([method, named]) & (runs.rate == rate)]
+    own_first = found.sort_values("method", key=lambda names: names != method, kind="stable")
+    return own_first.drop_duplicates([*BENCH, "group", "seed"])

@@ -65,6 +65,15 @@ def test_differences_on_the_way_are_those_at_grpos_rate(runs):
     assert values("training", after=[1, 5]) == []
 
 
+def test_a_seed_trained_at_grpos_rate_under_two_names_is_one_value(tmp_path):
+    for seed in range(3):
+        write_curve(tmp_path, "grpo", seed, {2: 0.25, 4: 1.0}, [1, 1, 2, 4], 100)
+        for name in ("r3l", "r3l@train.lr=0.0003"):
+            write_curve(tmp_path, name, seed, {2: 0.75, 4: 0.75}, [2, 3, 3, 3], 50)
+    test = LearningTest.model_validate(R3L_AGAINST_GRPO | {"success": "held_out", "after": [2]})
+    assert test.values_S(BenchRuns(read_runs(find_runs(tmp_path)))) == [0.5] * 3
+
+
 def test_equal_tokens_read_the_costlier_method_between_its_updates(runs):
     """After two updates R3L has spent 100 tokens, GRPO after one: halfway from 0.25 (base) to 0.25. After four it is
     200: GRPO's second update."""
