@@ -55,7 +55,8 @@ class ClaimVerdict:
     effect judged with all others of its family; None below MIN_SEEDS (3) seeds, or while registered seeds are
     missing. ``paper``: the published effect, in ``paper_metric``, from the file and lines ``paper_source``.
     ``learning_rates``: the rates of both methods if they differ; ``at_equal_rates``: the effect with the
-    first method at the second one's rate, None if that has not run.
+    first method at the second one's rate, None if that has not run. ``margin``: largest difference that
+    counts as equivalent; None: equivalence is not tested.
     """
 
     claim: Claim
@@ -71,6 +72,7 @@ class ClaimVerdict:
     paper_source: str = ""
     learning_rates: tuple[float, float] | None = None
     at_equal_rates: Effect | None = None
+    margin: float | None = None
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -112,7 +114,7 @@ class ClaimVerdict:
             return False
         if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
             return True
-        (alone,) = compare([self.at_equal_rates])
+        (alone,) = compare([self.at_equal_rates], margin=self.margin)
         return alone is None or alone.verdict != self.comparison.verdict
 
     @property
@@ -153,11 +155,8 @@ class ClaimVerdict:
             return None
         return self.comparison.effect.power(self.paper, self.comparison.level)
 
-    def flat(self, margin: float) -> dict[str, Any]:
-        """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None.
-
-        ``margin``: largest difference that counts as equivalent.
-        """
+    def flat(self) -> dict[str, Any]:
+        """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None."""
         # Fewer seeds than MIN_SEEDS have neither an interval nor a p-value: their values are in ``points``.
         tier, env, model = self.bench
         compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
@@ -183,7 +182,7 @@ class ClaimVerdict:
             "over": self.over,
             "n": self.count,
             "seeds_planned": self.seeds_planned or None,
-            "margin": margin if self.claim.has_margin else None,
+            "margin": self.margin,
             "p_value": tested.p_value if tested else None,
             "p_fdr": compared.p_adjusted if compared else None,
             "mde": compared.mde_adjusted if compared else None,
@@ -282,7 +281,7 @@ def claim_verdicts(
         comparisons = compare(
             [rows[k].effect if not rows[k].points and not rows[k].seeds_due else None for k in of_family],
             correction="benjamini-hochberg",
-            margin=[of.margin if rows[k].claim.has_margin else None for k in of_family],
+            margin=[rows[k].margin for k in of_family],
             # All tests of a registered family count from the beginning; tests that are due have p = 1.
             tests=len(of_family) if family in REGISTERED else None,
         )
@@ -333,7 +332,7 @@ def _measured(
     claim: Claim, bench: Bench, runs: BenchRuns, probes: Mapping[str, Content], of: Claims
 ) -> list[ClaimVerdict]:
     """The rows of a claim before they are judged, from the runs and probes of one bench."""
-    row = ClaimVerdict(claim, bench, "")
+    row = ClaimVerdict(claim, bench, "", margin=of.margin if claim.has_margin else None)
     if claim.paper:
         row = replace(row, **_published(claim.paper, bench[1], of))
     if claim.probe:

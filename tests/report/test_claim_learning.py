@@ -153,7 +153,7 @@ def test_a_registered_claim_has_no_verdict_before_its_seeds(runs):
     assert rows[0].comparison is None and rows[0].effect is not None
     # Two tests were registered: the one with a p-value is the first of two.
     assert rows[1].comparison.p_adjusted == pytest.approx(2 * rows[1].effect.p_value)
-    assert rows[0].flat(0.02)["low"] == rows[1].flat(0.02)["low"]
+    assert rows[0].flat()["low"] == rows[1].flat()["low"]
 
 
 def test_a_claim_is_written_out_for_each_value():
