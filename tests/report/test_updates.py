@@ -8,7 +8,7 @@ from report.runs import rewrite, write_run
 
 from r3l.report.frame import all_tasks, common_seeds
 from r3l.report.reading import read_runs
-from r3l.report.updates import at_rate, training_of
+from r3l.report.updates import at_rate, early_success, training_of
 from r3l.runs import step_metrics
 from r3l.runs.run_paths import find_runs
 
@@ -31,6 +31,9 @@ def test_a_training_is_read_once_and_again_when_its_metrics_change(tmp_path, mon
     assert read.success_U.tolist() == [(5 - 3) / (12 - 4), 6 / 8]
     assert (read.tokens_spent.tolist(), read.rollouts_spent.tolist()) == ([0, 700, 1000], [0, 12, 20])
     assert read.measured == {"seconds/train": 1.5}
+    without = write_run(tmp_path, "r3l", 1, [1], [0], steps=[{"step": 1}, *STEPS[1:], {"step": 3}])
+    assert np.array_equal(training_of(without).success_U, [np.nan, 6 / 8, np.nan], equal_nan=True)
+    assert early_success(without) == 6 / 8
 
     reads = []
     read_columns = step_metrics.read_columns
