@@ -169,6 +169,29 @@ def test_without_a_scored_base_checkpoint_there_is_no_gain(tmp_path):
     assert grpo.gain is None and line["gain per million"].text == "base not scored"
 
 
+@pytest.mark.parametrize("counted", [{"tokens/trained": 30000}, {"tokens/generated": 0}])
+def test_without_tokens_there_is_no_gain(results, counted, tmp_path):
+    """ERL's training did not count what it generated, or generated nothing."""
+    for seed in range(3):
+        write_run(results, "erl", seed, [1, 1], [0, 0], steps=steps(30), budget=counted)
+    (erl,) = rows_of(results, methods=["erl"]).values()
+    (line,) = feedback_table([erl]).sections[0].rows
+    assert erl.gain is None and line["gain per million"].text == "tokens not recorded"
+    assert feedback_figure.draw([erl], tmp_path / "figure.png")
+
+
+def test_runs_without_an_update_are_no_row(results):
+    write_run(results, "erl", 0, [1, 1], [0, 0], steps=[])
+    assert "erl" not in rows_of(results)
+
+
+@pytest.mark.parametrize("verb", ["table", "figure"])
+def test_a_method_that_trains_nothing_is_refused(verb, results, monkeypatch, capsys):
+    asked = ("feedback_per_token", "--results", results, "--method", "grpo,zero_shot")
+    code, _, err = run(monkeypatch, capsys, verb, *asked)
+    assert code == 2 and "zero_shot trains nothing" in err and err.count("\n") == 1
+
+
 def test_what_has_no_runs_is_a_row_only_if_it_is_named(results, monkeypatch, capsys, tmp_path):
     assert "hgpo" not in rows_of(results)
     named = ("--results", results, "--method", "grpo,hgpo", "--env", "alfworld,math")

@@ -133,7 +133,7 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
         _interval(gains, y, row.gain, seen.colour, seen.colour)
     else:
         gains.annotate(
-            "base checkpoint not scored",
+            row.no_gain,
             (0.02, y),
             xycoords=gains.get_yaxis_transform(),
             va="center",
