@@ -56,6 +56,7 @@ def write_run(
     groups = {
         name: {"episodes": len(bits), "success": sum(bits) / len(bits), "reward": sum(bits) / len(bits)}
         for name, bits in (("easy", easy), ("hard", hard), ("all", [*easy, *hard]))
+        if bits
     }
     usual = [] if method == "zero_shot" else [_step(k, method, seed) for k in range(1, 11)]
     metrics = usual if steps is None else steps

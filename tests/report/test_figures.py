@@ -138,3 +138,19 @@ def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
         round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)
     ]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands
+
+
+def test_a_method_that_played_one_group_of_tasks_has_no_score_in_the_other(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "grpo", seed, [1, 0], [1, 0])
+        write_run(tmp_path, "r3l", seed, [1, 1], [])
+    figure, _ = drawn("table1", tmp_path)
+    points = {
+        axes.get_title(loc="left"): {
+            method: [mean for line in lines(axes, method) for mean in line.get_xdata() if mean in (0.5, 1.0)]
+            for method in ("grpo", "r3l")
+        }
+        for axes in figure.axes
+    }
+    assert set(points["ALFWorld, easy"]["r3l"]) == {1.0} and not points["ALFWorld, hard"]["r3l"]
+    assert set(points["ALFWorld, hard"]["grpo"]) == {0.5}

@@ -37,6 +37,8 @@ def scores(shown: Shown) -> Drawn:
         for ax, group in zip(row, names, strict=False):
             of_group = bench.rows[bench.rows.group == group]
             for y, (method, seeds) in enumerate(by_method(of_group, list(bench.runs)).items()):
+                if not len(seeds):
+                    continue  # it played no task of this group
                 if len(seeds) > 1:
                     bar = t_interval(scores_S_T(seeds).mean(axis=1))
                 else:
