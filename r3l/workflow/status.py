@@ -136,12 +136,15 @@ def survey(
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
     """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them.
 
-    It is the work of all runs divided by the cores, but at least the time of the longest run.
+    It is the work of all runs divided by the cores, but at least the time of the longest run. Failed and
+    damaged runs do not count, since a workflow at work does not start them again.
     """
     # One run never uses more cores than it has threads.
     work = 0.0
     longest = 0.0
     for status in statuses:
+        if status.state in (State.FAILED, State.DAMAGED):
+            continue
         if status.seconds_left is None:
             return None
         work += status.seconds_left * status.run.threads
