@@ -8,6 +8,7 @@ registered comparisons (registered.py) keep Holm's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,17 +17,19 @@ from typing import Any
 import pandas as pd
 
 from r3l.config import default_model, names, resolve
-from r3l.core.errors import check_known
+from r3l.core.errors import ConfigError, check_known
 from r3l.report import published
 from r3l.report.claim_learning import BenchRuns
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
 from r3l.report.frame import BENCH, Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
-from r3l.report.probes import Content
+from r3l.report.probes import Content, name_of
 from r3l.report.registered import load_registered
 from r3l.report.table import rounded
 from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
+
+log = logging.getLogger(__name__)
 
 NOT_TESTED = "not tested"
 COLUMNS = [*BENCH, "group", "method", "seed", "path", "steps", "rate", "budget", "tasks", "task_success"]
@@ -293,13 +296,18 @@ def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dic
     """Probes by (tier, environment, model) of the runs that start from the probed model, then by name.
 
     The name is what differs between probes of one model, such as the reflection schema; empty for one probe;
-    probes of equal conditions are numbered. A copy in a second folder counts once. ``baseline``: a method of
-    these runs, whose settings name the SFT recipe.
+    probes of equal conditions are numbered. A copy in a second folder counts once. A probe of an unknown
+    environment or tier is left out with a warning. ``baseline``: a method of these runs, whose settings name
+    the SFT recipe.
     """
     found: dict[Bench, list[Content]] = {}
     for probe in probes:
         # Runs name their model without the recipe of its SFT.
-        recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+        try:
+            recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+        except ConfigError as error:
+            log.warning("a probe is left out: %s in %s: %s", name_of(probe), probe["env"], error)
+            continue
         bench = (probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}"))
         same_bench = found.setdefault(bench, [])
         if probe not in same_bench:  # a copy in a second folder

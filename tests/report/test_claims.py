@@ -156,6 +156,18 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
 
 
+def test_a_probe_of_an_environment_that_is_gone_is_left_out_by_name(caplog):
+    retries = {"id": "r", "claim": "Retries beat fresh attempts", "run": "r3l probe ENV"}
+    of = Claims.model_validate(
+        OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]}
+    )
+    gone, here = probe("lines", -0.1, env="labyrinth"), probe("strict", -0.2)
+    (row,) = (row for row in claim_verdicts(read_runs([]), [gone, here], of) if row.count)
+    assert row.effect.mean == -0.2
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "probe is left out: qwen2.5-coder-1.5b, lines in labyrinth: " in warning
+
+
 def test_a_control_is_subtracted_by_seed(tmp_path):
     """Pivots near the critic's: 3 of 4 and 2 of 4 in two seeds of R3L, 1 of 4 in both of random pivots. Of two hard
     tasks that the base checkpoint never solved R3L solves one and both, GRPO none and one; a task that it solved once
