@@ -87,8 +87,8 @@ class ClaimVerdict:
         """The verdict as printed.
 
         It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds`` (registered seeds are
-        missing), ``inconclusive`` if unequal learning rates may explain the difference, or else a value of
-        :class:`Verdict`, such as ``supported``, ``rejected`` or ``inconclusive``.
+        missing), ``inconclusive`` if unequal learning rates may explain the difference, or else the verdict of
+        :func:`r3l.stats.comparison.compare`: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive``.
         """
         if self.seeds_due:
             return f"{NOT_TESTED}: {self.count} of {self.seeds_planned} seeds"
