@@ -19,7 +19,7 @@ import pandas as pd
 from r3l.config import default_model, names, resolve
 from r3l.core.errors import ConfigError, check_known
 from r3l.report import published
-from r3l.report.claim_learning import BenchRuns
+from r3l.report.claim_learning import RATE_OF, BenchRuns
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
 from r3l.report.frame import BENCH, Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
@@ -137,10 +137,13 @@ class ClaimVerdict:
 
     @property
     def run(self) -> str:
-        """The commands that make the runs, or the probe, of this row: its environment, tier and model."""
+        """The commands that make the runs, or the probe, of this row: its environment, tier and model.
+
+        They name GRPO's learning rate there only if it is not the method's own.
+        """
         options = start_options(self.bench)
         commands = self.claim.run.replace("ENV", self.bench[1]).split(" && ")
-        return " && ".join(" ".join([command, *options]) for command in commands)
+        return " && ".join(" ".join([with_rate(command, self.bench), *options]) for command in commands)
 
     @property
     def as_claimed(self) -> bool:
@@ -216,6 +219,25 @@ def start_options(bench: Bench) -> tuple[str, ...]:
     # An environment whose file is gone has no default.
     usual = default_model(tier, env) if env in names("envs") else None
     return (*options, *([] if model == usual else ["--model", model]))
+
+
+@cache
+def with_rate(command: str, bench: Bench) -> str:
+    """``command`` with GRPO's learning rate in ``bench`` for the word RATE.
+
+    The setting is left out if that is the own rate of the command's method. RATE stays in an environment
+    whose file is gone.
+    """
+    tier, env, model = bench
+    if "RATE" not in command or env not in names("envs"):
+        return command
+    words = command.split()
+    named = words[words.index("--method") + 1] if "--method" in words else words[2]  # r3l compare METHOD
+    methods = (named.removesuffix("@train.lr=RATE"), RATE_OF)
+    own, rate = (resolve(tier, env, method, 0, model).train.lr for method in methods)
+    if own == rate:
+        return command.replace(" --set train.lr=RATE", "").replace("@train.lr=RATE", "")
+    return command.replace("RATE", f"{rate:g}")
 
 
 def claim_verdicts(

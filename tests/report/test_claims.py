@@ -8,7 +8,7 @@ from report.runs import write_run
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import BenchRuns
-from r3l.report.claim_verdicts import claim_verdicts
+from r3l.report.claim_verdicts import ClaimVerdict, claim_verdicts
 from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
 from r3l.report.reading import read_runs
@@ -192,7 +192,7 @@ def test_a_control_is_subtracted_by_seed(tmp_path):
 
 def test_every_claim_names_a_command_that_exists():
     for claim in load_claims().claims:
-        for command in claim.run.replace("ENV", "alfworld").split(" && "):
+        for command in claim.run.replace("ENV", "alfworld").replace("RATE", "0.0003").split(" && "):
             assert check(command.removeprefix("r3l ")) == [], claim.id
 
 
@@ -206,6 +206,22 @@ def test_a_row_names_the_command_that_makes_runs_of_its_tier_and_base_checkpoint
     assert run["ahead_grpo", "alfworld-1.5m-plain"] == replaced
     assert run["ahead_grpo", "alfworld-1.5m-hints"] == f"{replaced} --model alfworld-1.5m-hints"
     assert run["ahead_grpo", "qwen2.5-coder-0.5b"].endswith("--env gsm8k_lines --seed 0,1,2,3,4 --tier smol")
+
+
+def test_the_command_of_a_row_names_grpos_rate_where_it_is_not_the_methods_own():
+    """R3L's own rate is GRPO's on mathematics, and three times as high on ScienceWorld."""
+    (claim,) = [claim for claim in load_claims().claims if claim.id == "saves_tokens_grpo"]
+    math = ClaimVerdict(claim, ("nano", "math", "math-1.5m"), "")
+    assert math.run == "r3l compare r3l --against grpo --env math --seed 0,1,2,3,4"
+    scienceworld = ClaimVerdict(claim, ("nano", "scienceworld", "scienceworld-1.5m"), "")
+    assert scienceworld.run.startswith("r3l compare r3l@train.lr=0.0003 --against grpo --env scienceworld")
+    (claim,) = [claim for claim in load_claims().claims if claim.id == "learns_early_grpo"]
+    of_grpo = ClaimVerdict(claim, ("nano", "webshop", "webshop-1.5m"), "")
+    assert (
+        of_grpo.run == "r3l train --env webshop --method grpo --seed 0 --set evaluation.curve=[10,20,30,60]"
+    )
+    gone = ClaimVerdict(claim, ("nano", "labyrinth", "math-1.5m"), "")
+    assert "--env labyrinth --method grpo --seed 0 --set train.lr=RATE" in gone.run
 
 
 def test_the_stored_table_is_what_the_stored_runs_give(stored, stored_curves, tmp_path):
