@@ -7,7 +7,6 @@ import pytest
 from report.runs import write_run
 from typer.testing import CliRunner
 
-from docs.site.score_tables import core
 from r3l import cli
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
@@ -57,19 +56,6 @@ def test_twenty_seeds_are_the_most_and_give_a_verdict(tmp_path):
 )
 def test_what_counts_against_a_claim(tmp_path, differences, verdict):
     assert rows_of(tmp_path, differences)[0].verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("seeds", "verdict"), [(5, "5 more seeds are due"), (20, "inconclusive (rates differ)")]
-)
-def test_the_page_gives_no_verdict_on_unequal_rates_while_seeds_are_due(tmp_path, seeds, verdict):
-    """R3L at 9e-4 is ahead of GRPO at 3e-4; at 3e-4 it was not trained."""
-    for seed in range(seeds):
-        write_run(tmp_path, "r3l", seed, [1, 1], [1, seed % 2], rate=9e-4)
-        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
-    runs = read_runs(find_runs(tmp_path))
-    (line,) = [line for line in core(runs, runs, PLAN).splitlines() if "verdict" in line]
-    assert verdict in line
 
 
 def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
