@@ -51,7 +51,7 @@ def core(runs: pd.DataFrame, with_curves: pd.DataFrame, of_plan: Registered) -> 
         equal = _at_equal_rates(with_curves[with_curves.env == row.env], of_plan, row.verdict)
         rows.setdefault(f"learning rates ({labels})", {})[env_label(row.env)] = equal.rates
         rows.setdefault("at equal rates, 95 % interval", {})[env_label(row.env)] = equal.text
-        if equal.verdict != row.verdict:
+        if not row.seeds_due and equal.verdict != row.verdict:
             rows["verdict"][env_label(row.env)] = f"inconclusive ({equal.reason})"
     rows["verdict"] = rows.pop("verdict", {})  # the last row but for the budgets
     for method in (of_plan.against, of_plan.method):

@@ -48,13 +48,19 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
     """Rows on what feedback costs and gains, by environment and method, from the runs under ``results``.
 
     None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: all of the
-    table. Raises DataError if none of them has run.
+    table. Raises ConfigError for a method that trains nothing, DataError if none of them has run.
     """
+    from r3l.config import variant
+    from r3l.config.files import find_class
+    from r3l.config.method import load_method
     from r3l.report.feedback_per_token import ENVS, feedback_rows
     from r3l.report.frame import with_further
 
     envs = named("--env", env) if env else None
     methods = named("--method", method) if method else None
+    for name in methods or ():
+        if not find_class("methods", load_method(variant(name).method).code or "").trains:
+            raise ConfigError(f"--method: {name} trains nothing, so it gains nothing per token; leave it out")
     runs, curves = stored_evidence(results)
     rows = feedback_rows(with_further(curves, runs), envs, methods)
     if not any(row.seeds for row in rows):

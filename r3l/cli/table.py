@@ -187,7 +187,7 @@ def claims(
     rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]]) and row.claim.id in chosen]
     if not rows:
         raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
-    flat = [row.flat(tested.margin) for row in rows]
+    flat = [row.flat() for row in rows]
     printed = claims_table(rows, tested)
     _write_and_print(flat, printed, out, as_json)
 

@@ -7,6 +7,7 @@ rollouts at every update (training).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from r3l.config import Strict
-from r3l.report.figures.series import WINDOW, window_sums
+from r3l.report.figures.series import WINDOW, running_mean
 from r3l.report.frame import ALL, common_places
 from r3l.report.updates import at_rate, held_out, learning_rate, training_of
 
@@ -34,13 +35,19 @@ class LearningCurve:
     """Curves of one run of n updates.
 
     ``held_out``: test success by update; key 0 is the base checkpoint's, if it was scored. ``training_U``:
-    success of base rollouts in the U <= n updates that had any. ``spent``: for each unit (``updates``,
-    ``tokens``, ``rollouts``) the n + 1 cumulative amounts after 0, 1, ... n updates.
+    success of base rollouts at each update, shape (n,), NaN at one without any. ``spent``: for each unit
+    (``updates``, ``tokens``, ``rollouts``) the n + 1 cumulative amounts after 0, 1, ... n updates.
     """
 
     held_out: dict[int, float]
     training_U: NDArray[np.float64]
     spent: dict[Unit, NDArray[np.float64]]
+
+    @property
+    def level(self) -> float:
+        """Training success at the end: mean of the last FINAL (10) updates with base rollouts; NaN for none."""
+        known_U = self.training_U[~np.isnan(self.training_U)]
+        return float(known_U[-FINAL:].mean()) if len(known_U) else math.nan
 
     @property
     def scored_on_the_way(self) -> bool:
@@ -58,32 +65,33 @@ class LearningCurve:
     def mean(self, unit: Unit, first: int, amount: float) -> float:
         """Mean training success from update ``first`` (from 1) until ``amount`` of ``unit`` is spent.
 
-        Each update weighs what it spends; of the last one only the part up to ``amount`` counts.
+        Each update weighs what it spends; of the last one only the part up to ``amount`` counts. Updates
+        without base rollouts do not count; NaN if none counts.
         """
         ends = np.minimum(self.spent[unit], amount)
-        weights_U = np.diff(ends)[first - 1 :]
-        return float(np.average(self.training_U[first - 1 :], weights=weights_U))
+        success_U = self.training_U[first - 1 :]
+        known_U = ~np.isnan(success_U)
+        weights_U = np.diff(ends)[first - 1 :] * known_U
+        if not weights_U.any():
+            return math.nan
+        return float(np.average(np.where(known_U, success_U, 0), weights=weights_U))
 
     def until(self, unit: Unit, level: float, training: bool) -> float:
         """The amount of ``unit`` spent until success reaches ``level``; if it never does, the total spent.
 
         ``training``: read the running mean of training success over WINDOW (5) updates, not held-out success.
-        Both are interpolated linearly between updates, but not before the first.
+        Both are interpolated linearly between the updates where they are known, but not before the first.
         """
         if training:
-            x = self.spent[unit][1:]
-            # Updates without base rollouts have no success: a mean is over those that the window has.
-            success_U, known_U = (np.zeros(len(x)) for _ in range(2))
-            success_U[: len(self.training_U)] = self.training_U
-            known_U[: len(self.training_U)] = 1
-            with np.errstate(invalid="ignore"):
-                y = window_sums(success_U, WINDOW) / window_sums(known_U, WINDOW)
+            mean_U = running_mean(self.training_U, WINDOW)
+            known_U = ~np.isnan(mean_U)
+            x, y = self.spent[unit][1:][known_U], mean_U[known_U]
         else:
             scored = sorted(self.held_out)
             x, y = self.spent[unit][scored], np.array([self.held_out[k] for k in scored])
         reached = np.flatnonzero(y >= level)
         if not len(reached):
-            return float(x[-1])
+            return float(self.spent[unit][-1])
         k = int(reached[0])
         return float(x[0] if k == 0 else np.interp(level, y[k - 1 : k + 1], x[k - 1 : k + 1]))
 
@@ -201,14 +209,14 @@ class LearningTest(Strict):
 
         # The saving until a level: what the opponent has spent by then, minus what the method has.
         training = self.success == "training"
-        if not training:
-            pairs = [pair for pair in pairs if all(one.scored_on_the_way for one in pair)]
+        pairs = [
+            pair
+            for pair in pairs
+            if all(not math.isnan(one.level) if training else one.scored_on_the_way for one in pair)
+        ]
         if not pairs:
             return []
-        ends = [
-            other.training_U[-FINAL:].mean() if training else other.held_out[max(other.held_out)]
-            for _, other in pairs
-        ]
+        ends = [other.level if training else other.held_out[max(other.held_out)] for _, other in pairs]
         level = self.until * float(np.mean(ends))
         unit = 1 if self.saves == "updates" else THOUSAND
         for one, other in pairs:
@@ -221,8 +229,8 @@ class LearningTest(Strict):
 
         For held-out success it is the mean over these updates, for training success the mean from the first
         to the second. With ``equal``, both curves are read at what the cheaper one has spent after these
-        updates. None if a curve was not scored at them or is shorter; with ``equal`` also if a curve has no
-        earlier score to interpolate from.
+        updates. None if a curve was not scored at them, has no base rollouts in them or is shorter; with
+        ``equal`` also if a curve has no earlier score to interpolate from.
         """
         if self.success == "training":
             first, last = after
@@ -230,7 +238,7 @@ class LearningTest(Strict):
                 return None
             amount = min(float(one.spent[self.equal][last]) for one in pair)
             ours, theirs = (one.mean(self.equal, first, amount) for one in pair)
-            return ours - theirs
+            return None if math.isnan(ours - theirs) else ours - theirs
         if not all({*after} <= {*one.held_out} for one in pair):
             return None
         if self.equal != "updates" and not all(one.scored_on_the_way for one in pair):

@@ -8,6 +8,7 @@ registered comparisons (registered.py) keep Holm's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,17 +17,19 @@ from typing import Any
 import pandas as pd
 
 from r3l.config import default_model, names, resolve
-from r3l.core.errors import check_known
+from r3l.core.errors import ConfigError, check_known
 from r3l.report import published
-from r3l.report.claim_learning import BenchRuns
+from r3l.report.claim_learning import RATE_OF, BenchRuns
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
 from r3l.report.frame import BENCH, Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
-from r3l.report.probes import Content
+from r3l.report.probes import Content, name_of
 from r3l.report.registered import load_registered
 from r3l.report.table import rounded
 from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
+
+log = logging.getLogger(__name__)
 
 NOT_TESTED = "not tested"
 COLUMNS = [*BENCH, "group", "method", "seed", "path", "steps", "rate", "budget", "tasks", "task_success"]
@@ -55,7 +58,8 @@ class ClaimVerdict:
     effect judged with all others of its family; None below MIN_SEEDS (3) seeds, or while registered seeds are
     missing. ``paper``: the published effect, in ``paper_metric``, from the file and lines ``paper_source``.
     ``learning_rates``: the rates of both methods if they differ; ``at_equal_rates``: the effect with the
-    first method at the second one's rate, None if that has not run.
+    first method at the second one's rate, None if that has not run. ``margin``: largest difference that
+    counts as equivalent; None: equivalence is not tested.
     """
 
     claim: Claim
@@ -71,6 +75,7 @@ class ClaimVerdict:
     paper_source: str = ""
     learning_rates: tuple[float, float] | None = None
     at_equal_rates: Effect | None = None
+    margin: float | None = None
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -82,8 +87,8 @@ class ClaimVerdict:
         """The verdict as printed.
 
         It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds`` (registered seeds are
-        missing), ``inconclusive`` if unequal learning rates may explain the difference, or else a value of
-        :class:`Verdict`, such as ``supported``, ``rejected`` or ``inconclusive``.
+        missing), ``inconclusive`` if unequal learning rates may explain the difference, or else the verdict of
+        :func:`r3l.stats.comparison.compare`: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive``.
         """
         if self.seeds_due:
             return f"{NOT_TESTED}: {self.count} of {self.seeds_planned} seeds"
@@ -112,7 +117,7 @@ class ClaimVerdict:
             return False
         if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
             return True
-        (alone,) = compare([self.at_equal_rates])
+        (alone,) = compare([self.at_equal_rates], margin=self.margin)
         return alone is None or alone.verdict != self.comparison.verdict
 
     @property
@@ -132,10 +137,13 @@ class ClaimVerdict:
 
     @property
     def run(self) -> str:
-        """The commands that make the runs, or the probe, of this row: its environment, tier and model."""
+        """The commands that make the runs, or the probe, of this row: its environment, tier and model.
+
+        They name GRPO's learning rate there only if it is not the method's own.
+        """
         options = start_options(self.bench)
         commands = self.claim.run.replace("ENV", self.bench[1]).split(" && ")
-        return " && ".join(" ".join([command, *options]) for command in commands)
+        return " && ".join(" ".join([with_rate(command, self.bench), *options]) for command in commands)
 
     @property
     def as_claimed(self) -> bool:
@@ -153,11 +161,8 @@ class ClaimVerdict:
             return None
         return self.comparison.effect.power(self.paper, self.comparison.level)
 
-    def flat(self, margin: float) -> dict[str, Any]:
-        """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None.
-
-        ``margin``: largest difference that counts as equivalent.
-        """
+    def flat(self) -> dict[str, Any]:
+        """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None."""
         # Fewer seeds than MIN_SEEDS have neither an interval nor a p-value: their values are in ``points``.
         tier, env, model = self.bench
         compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
@@ -183,7 +188,7 @@ class ClaimVerdict:
             "over": self.over,
             "n": self.count,
             "seeds_planned": self.seeds_planned or None,
-            "margin": margin if self.claim.has_margin else None,
+            "margin": self.margin,
             "p_value": tested.p_value if tested else None,
             "p_fdr": compared.p_adjusted if compared else None,
             "mde": compared.mde_adjusted if compared else None,
@@ -214,6 +219,25 @@ def start_options(bench: Bench) -> tuple[str, ...]:
     # An environment whose file is gone has no default.
     usual = default_model(tier, env) if env in names("envs") else None
     return (*options, *([] if model == usual else ["--model", model]))
+
+
+@cache
+def with_rate(command: str, bench: Bench) -> str:
+    """``command`` with GRPO's learning rate in ``bench`` for the word RATE.
+
+    The setting is left out if that is the own rate of the command's method. RATE stays in an environment
+    whose file is gone.
+    """
+    tier, env, model = bench
+    if "RATE" not in command or env not in names("envs"):
+        return command
+    words = command.split()
+    named = words[words.index("--method") + 1] if "--method" in words else words[2]  # r3l compare METHOD
+    methods = (named.removesuffix("@train.lr=RATE"), RATE_OF)
+    own, rate = (resolve(tier, env, method, 0, model).train.lr for method in methods)
+    if own == rate:
+        return command.replace(" --set train.lr=RATE", "").replace("@train.lr=RATE", "")
+    return command.replace("RATE", f"{rate:g}")
 
 
 def claim_verdicts(
@@ -282,7 +306,7 @@ def claim_verdicts(
         comparisons = compare(
             [rows[k].effect if not rows[k].points and not rows[k].seeds_due else None for k in of_family],
             correction="benjamini-hochberg",
-            margin=[of.margin if rows[k].claim.has_margin else None for k in of_family],
+            margin=[rows[k].margin for k in of_family],
             # All tests of a registered family count from the beginning; tests that are due have p = 1.
             tests=len(of_family) if family in REGISTERED else None,
         )
@@ -294,13 +318,18 @@ def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dic
     """Probes by (tier, environment, model) of the runs that start from the probed model, then by name.
 
     The name is what differs between probes of one model, such as the reflection schema; empty for one probe;
-    probes of equal conditions are numbered. A copy in a second folder counts once. ``baseline``: a method of
-    these runs, whose settings name the SFT recipe.
+    probes of equal conditions are numbered. A copy in a second folder counts once. A probe of an unknown
+    environment or tier is left out with a warning. ``baseline``: a method of these runs, whose settings name
+    the SFT recipe.
     """
     found: dict[Bench, list[Content]] = {}
     for probe in probes:
         # Runs name their model without the recipe of its SFT.
-        recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+        try:
+            recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+        except ConfigError as error:
+            log.warning("a probe is left out: %s in %s: %s", name_of(probe), probe["env"], error)
+            continue
         bench = (probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}"))
         same_bench = found.setdefault(bench, [])
         if probe not in same_bench:  # a copy in a second folder
@@ -333,7 +362,7 @@ def _measured(
     claim: Claim, bench: Bench, runs: BenchRuns, probes: Mapping[str, Content], of: Claims
 ) -> list[ClaimVerdict]:
     """The rows of a claim before they are judged, from the runs and probes of one bench."""
-    row = ClaimVerdict(claim, bench, "")
+    row = ClaimVerdict(claim, bench, "", margin=of.margin if claim.has_margin else None)
     if claim.paper:
         row = replace(row, **_published(claim.paper, bench[1], of))
     if claim.probe:

@@ -234,7 +234,10 @@ class Claim(Strict):
 
     id: str
     claim: str
-    run: str = Field(description="the command that makes its runs again; ENV stands for the environment")
+    run: str = Field(
+        description="the command that makes its runs again; ENV stands for the environment, RATE for GRPO's "
+        "learning rate in it"
+    )
     family: Family = Family.PAPER
     score: ScoreTest | None = None
     training: TrainingTest | None = None

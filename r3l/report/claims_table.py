@@ -73,7 +73,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "the spread measured here; both at the level at which the correction ends.",
         f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is "
         "of success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, "
-        "and the commands that make the runs.",
+        "and the commands that make the runs. RATE: GRPO's learning rate in ENV.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
         by=lambda line: f"{sentence(line[0].claim)} [{command(line[0].claim)}]",
     )

@@ -137,7 +137,7 @@ def compare(
                     theirs=t_interval(theirs_S_T.mean(axis=1)),
                     effect=Effect.paired(ours_S_T, theirs_S_T),
                     budget=budget,
-                    warnings=setting_warnings(common.iloc[0], twins.iloc[0]),
+                    warnings=setting_warnings(common, twins),
                 )
             rows.append(row)
     if not rows:
@@ -151,13 +151,30 @@ def compare(
     return [replace(row, difference=difference) for row, difference in zip(rows, differences, strict=True)]
 
 
-def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
-    """Sentences on what differs between two runs besides the method; [] if nothing does.
+def setting_warnings(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
+    """Sentences on what differs between paired runs besides the method, each once; [] if nothing does.
 
     It compares the settings SETTINGS, who sampled the test episodes, and who wrote feedback in training. It
     also names files of a user's own code that have changed since either run, or why that is not known.
-    ``ours``, ``theirs``: rows of r3l.report.frame.
+    ``ours``, ``theirs``: rows of r3l.report.frame, one for each seed, in the same order. Seeds that agree in
+    all of this have the sentences of the first one.
     """
+    lines: dict[str, None] = {}
+    compared: list[Any] = []
+    for (_, one), (_, other) in zip(ours.iterrows(), theirs.iterrows(), strict=True):
+        runs = [hashed(row.manifest["run"]) for row in (one, other)]
+        settings = [
+            ([run.get(key) for key in (*SETTINGS, "own_code")], row.agent, row.feedback)
+            for run, row in zip(runs, (one, other), strict=True)
+        ]
+        if settings not in compared:
+            compared.append(settings)
+            lines |= dict.fromkeys(_pair_warnings(one, other))
+    return [*lines]
+
+
+def _pair_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
+    """The sentences of :func:`setting_warnings` on one pair of runs."""
 
     def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:
         """The settings of a section; a plain value has the key ""; an older run lacks the section."""

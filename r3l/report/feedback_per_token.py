@@ -56,9 +56,9 @@ NOTE = (
     "rate than GRPO's are corrected apart. Tokens an update: "
     "sampled, scored (read for their log-probs alone), trained. Gain per million: final success minus the "
     "base checkpoint's, per million sampled tokens. Teacher's D: log p of a sampled token under the hint "
-    "minus without it, successes minus failures; blind: its interval includes 0. Gradient share: the "
-    "teacher's part of the squared norm (r3l table teachers). Invalid: test episodes ended by a response "
-    "without a usable action."
+    "minus without it, successes minus failures (at equal hints, where measured); blind: its interval "
+    "includes 0. Gradient share: the teacher's part of the squared norm (r3l table teachers). Invalid: test "
+    "episodes ended by a response without a usable action."
 )
 
 
@@ -71,7 +71,9 @@ class FeedbackRow:
       ``judge``; None: the method reads none
     - ``rate``, ``grpo_rate``: learning rates; None if the runs differ in it
     - ``early``: success of base rollouts in the first third of the updates; ``final``: last test success
-    - ``gain``: ``final`` minus the base checkpoint's, per million sampled tokens; None if that was not scored
+    - ``start``: test success of the base checkpoint; None if that was not scored
+    - ``gain``: ``final`` minus ``start``, per million sampled tokens; None without a ``start``, or if a seed's
+      tokens were not recorded
     - ``early_effect``, ``final_effect``: differences to GRPO; None for GRPO and without common seeds.
       ``early_shown``, ``final_shown``: whether they differ from 0 after the correction
     - ``tokens``: an update, by the columns of r3l.report.frame.TOKENS; None: not recorded
@@ -95,6 +97,7 @@ class FeedbackRow:
     early_shown: bool = False
     final_shown: bool = False
     tokens: Mapping[str, float | None] = field(default_factory=dict)
+    start: float | None = None
     gain: Interval | None = None
     invalid: float | None = None
     teacher: TeacherRow | None = None
@@ -108,6 +111,11 @@ class FeedbackRow:
     def at_other_rate(self) -> bool:
         """True if its learning rate is not GRPO's, so that a difference may come from the rate."""
         return self.seeds > 0 and self.rate != self.grpo_rate
+
+    @property
+    def no_gain(self) -> str:
+        """Why there is no ``gain``, in words."""
+        return "base not scored" if self.start is None else f"tokens {NOT_RECORDED}"
 
     @property
     def blind(self) -> bool:
@@ -172,8 +180,9 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
     """The runs ``here`` of a method (or variant) for each writer of its feedback, each with its row's name.
 
     At the learning rate ``rate`` if it has any, else at the method's own rate; a line for each seed. A name
-    with a rate (``sdpo@train.lr=0.0001``) has its own runs alone.
+    with a rate (``sdpo@train.lr=0.0001``) has its own runs alone. Runs without an update are left out.
     """
+    here = here[here.steps > 0]
     if _without_rate(variant(name)) != variant(name):
         asked = here[here.method == name]
         if len(asked):
@@ -214,7 +223,9 @@ def _row(
         final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
 
     success_S, start = _early(seeds), base_success(here)
-    gains = None if start is None else (_final(seeds) - start) * MILLION / seeds.generated_tokens
+    gain = None
+    if start is not None and (seeds.generated_tokens > 0).all():  # NaN: not recorded
+        gain = t_interval((_final(seeds) - start) * MILLION / seeds.generated_tokens)
     return FeedbackRow(
         *bench,
         method=name,
@@ -231,7 +242,8 @@ def _row(
             kind: None if count is None else count / seeds.steps.mean()
             for kind, count in mean_tokens(seeds).items()
         },
-        gain=None if gains is None else t_interval(gains),
+        start=start,
+        gain=gain,
         invalid=seeds.parse_failures.sum() / seeds.episodes.sum(),
         teacher=next(iter(teacher_rows(seeds)), None),
     )
@@ -270,8 +282,9 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
         record |= {"invalid": rounded(row.invalid)}
         # The teacher's share of the gradient may be 1e-5: it keeps three digits, not four decimals.
         teacher = row.teacher
-        for name in ("difference", "low", "high"):
-            record[f"teacher_{name}"] = rounded(getattr(teacher, name)) if teacher else None
+        difference = teacher.decisive if teacher else None
+        for name, end in (("difference", "mean"), ("low", "low"), ("high", "high")):
+            record[f"teacher_{name}"] = rounded(getattr(difference, end)) if difference else None
         share = teacher.grad_share if teacher else None
         record["teacher_grad_share"] = None if share is None else float(f"{share:.3g}")
         records.append(record | {"teacher": row.teacher_verdict})
@@ -323,7 +336,7 @@ def _line(row: FeedbackRow) -> dict[str, Any]:
     line["rate"] = f"{own} (GRPO {row.grpo_rate:g})" if row.at_other_rate and row.grpo_rate else own
     counts = {kind: row.tokens[column] for kind, column in KINDS.items()}
     line |= {kind: NOT_RECORDED if count is None else count for kind, count in counts.items()}
-    line["gain per million"] = "base not scored" if row.gain is None else mean(row.gain)
+    line["gain per million"] = mean(row.gain) or row.no_gain
     line["invalid"] = row.invalid
 
     # Which attempts the teacher prefers, or why that is not known.
@@ -331,10 +344,11 @@ def _line(row: FeedbackRow) -> dict[str, Any]:
     line["teacher's D"] = row.teacher_verdict
     if teacher is not None:
         line["gradient share"] = teacher.grad_share
-        if teacher.difference is not None:
-            bounds = "" if teacher.low is None else f" ({teacher.low:+.3f} to {teacher.high:+.3f})"
+        decisive = teacher.decisive
+        if decisive.mean is not None:
+            bounds = "" if decisive.low is None else f" ({decisive.low:+.3f} to {decisive.high:+.3f})"
             verdict = "" if teacher.sees else f", {row.teacher_verdict}"
-            line["teacher's D"] = f"{teacher.difference:+.3f}{bounds}{verdict}"
+            line["teacher's D"] = f"{decisive.mean:+.3f}{bounds}{verdict}"
     return line
 
 

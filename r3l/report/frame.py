@@ -104,7 +104,8 @@ def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.D
 def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of both methods, all of one task group, at the seeds that both have, in the order of ``ours``.
 
-    Runs of one seed that played different tasks are left out, with a warning.
+    Runs of one seed that played different tasks are left out, with a warning. Raises ValueError if one of the
+    frames has a seed twice.
     """
     places, twins = common_places(ours, theirs)
     return ours.iloc[places], theirs.iloc[twins]
@@ -112,6 +113,9 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
 def common_places(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[list[int], list[int]]:
     """The places of the rows of :func:`common_seeds` in both frames."""
+    for rows in (ours, theirs):
+        if repeated := [*rows.seed[rows.seed.duplicated()]]:
+            raise ValueError(f"a row a seed is needed, found seed {repeated[0]} twice")
     twins = {seed: k for k, seed in enumerate(theirs.seed)}
     paths, tasks = list(theirs.path), list(theirs.tasks)
     pairs: list[tuple[int, int]] = []

@@ -216,8 +216,6 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
             f"seed, {TEST}; in brackets with Holm's correction over this table and its task groups): "
             f"{', '.join(ranges)}. Of two other rows: r3l compare."
         )
-    if any(row.interval and row.interval.startswith("Wilson") for row in rows):
-        notes.append("One run on a question set has Wilson's interval over its questions.")
     notes += [f"Ours: tier {label}." for label in sorted({row.tier_label for row in rows if row.tier_label})]
 
     # A benchmark without a run is either not there at this tier, or has not been run.

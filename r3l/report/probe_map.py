@@ -130,11 +130,15 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
         r3l = bench[(bench.method_name == "r3l") & bench.taught.map([*feedback].__eq__)]
         unreflected = bench[bench.method_name == "r3l_no_reflection"]
         for rate in sorted({*grpo.rate} & {*r3l.rate}):
-            ours, theirs = common_seeds(r3l[r3l.rate == rate], grpo[grpo.rate == rate])
+            # A seed may have two runs at this rate, one of a variant that names the rate: the first counts.
+            reflected, baseline, control = (
+                runs_of[runs_of.rate == rate].drop_duplicates("seed") for runs_of in (r3l, grpo, unreflected)
+            )
+            ours, theirs = common_seeds(reflected, baseline)
             if len(ours) >= MIN_SEEDS:
                 compared = {"learning_rate": rate, "seeds": len(ours), "part": ours.part.iloc[0]}
                 row = _probed(probe) | compared | _differences(ours, theirs) | at_equal_tokens(ours, theirs)
-                without = common_seeds(r3l[r3l.rate == rate], unreflected[unreflected.rate == rate])
+                without = common_seeds(reflected, control)
                 if len(without[0]) >= MIN_SEEDS:
                     row[UNREFLECTED] = _differences(*without).get("early_test")
                 rows.append(row)

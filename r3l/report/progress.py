@@ -103,14 +103,14 @@ def summary(statuses: Sequence[Status], seconds: float, left: float | None) -> s
 
     ``seconds``: so far. ``left``: seconds of training that are left; None: not known yet.
     """
-    done, trained, failed = (
+    done, trained, failed, damaged = (
         sum(status.state is state for status in statuses)
-        for state in (State.DONE, State.TRAINED, State.FAILED)
+        for state in (State.DONE, State.TRAINED, State.FAILED, State.DAMAGED)
     )
-    counted = [(trained, "trained and not evaluated"), (failed, "failed")]
+    counted = [(trained, "trained and not evaluated"), (failed, "failed"), (damaged, "damaged")]
     others = [f"{count} {what}" for count, what in counted if count]
     parts = [f"{done} of {len(statuses)} runs done", *others, f"{clock(seconds)} gone"]
-    if done + failed == len(statuses):
+    if done + failed + damaged == len(statuses):
         rest = "tables and figures are next"
     elif left is None:
         rest = "time left not known before each run has trained a step"

@@ -13,7 +13,7 @@ from r3l.report.frame import all_tasks
 from r3l.report.reading import EPISODES, read_runs
 from r3l.runs.run_dir import EVALUATION
 from r3l.stats.comparison import Verdict, interval_verdict
-from r3l.stats.intervals import wilson_interval
+from r3l.stats.intervals import task_interval
 
 Row = dict[str, Any]
 
@@ -41,9 +41,10 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
 
     ``stored_success``: test success of the stored run, always given. ``equal``: number of episodes that agree
     in every stored field, the transcript's hash included. ``verdict``: "another configuration"; "identical";
-    "within the interval" or "outside the interval", which is Wilson's 95 % interval of the stored run's
-    success (``interval``). ``differs``: sentences on versions of packages and on hardware that differ or that
-    one of the runs did not record; they may explain a difference.
+    "within the interval" or "outside the interval", which is the 95 % interval of the stored run's success
+    over its tasks (``interval``, see r3l.stats.intervals.task_interval); "too few tasks for an interval".
+    ``differs``: sentences on versions of packages and on hardware that differ or that one of the runs did not
+    record; they may explain a difference.
     Keys that do not apply are missing.
     """
     row: Row = {"stored_success": float(old.success)}
@@ -61,13 +62,15 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
         for name in sorted({*fresh.manifest[part], *old.manifest[part]})
         if fresh.manifest[part].get(name) != old.manifest[part].get(name)
     ]
-    interval = wilson_interval(old.success, old.episodes)
-    inside = interval_verdict(interval, float(fresh.success)) is Verdict.INCONCLUSIVE
-    return row | {
-        "interval": [interval.low, interval.high],
-        "verdict": "within the interval" if inside else "outside the interval",
-        "differs": differs,
-    }
+    interval = task_interval(old.task_success)
+    match interval_verdict(interval, float(fresh.success)):
+        case Verdict.INCOMPLETE:
+            verdict = "too few tasks for an interval"
+        case Verdict.INCONCLUSIVE:
+            verdict = "within the interval"
+        case _:
+            verdict = "outside the interval"
+    return row | {"interval": [interval.low, interval.high], "verdict": verdict, "differs": differs}
 
 
 def equal_episodes(fresh: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> int:
@@ -95,9 +98,13 @@ def sentence(row: Row) -> str:
     if row["verdict"] == "identical":
         return f"identical to the stored run in all {row['episodes']} episodes"
     low, high = row["interval"]
-    where = row["verdict"].removesuffix(" the interval")
+    if low is None:
+        where = f"stored {row['stored_success']:.3f} ({row['verdict']})"
+    else:
+        where = f"{row['verdict'].removesuffix(' the interval')} its interval "
+        where += f"({row['stored_success']:.3f}, {low:.3f} to {high:.3f})"
     because = f"; {', '.join(row['differs'])}" if row["differs"] else ""
     return (
         f"{row['equal']} of {row['episodes']} episodes equal the stored run's; success {row['success']:.3f}, "
-        f"{where} its interval ({row['stored_success']:.3f}, {low:.3f} to {high:.3f}){because}"
+        f"{where}{because}"
     )

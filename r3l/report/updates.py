@@ -17,7 +17,7 @@ from r3l.config import variant
 from r3l.config.method import RATE
 from r3l.evaluation.curve import CurvePoint
 from r3l.files.json_files import read_jsonl, variants
-from r3l.report.frame import ALL
+from r3l.report.frame import ALL, BENCH
 from r3l.runs import metrics, step_metrics
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
@@ -57,7 +57,7 @@ class TrainingRecord:
     """The part of a run's metrics that several tables and figures read.
 
     ``measured``: sums over all updates of seconds and repaired faults, which are in no result; none that is
-    0. ``success_U``: success of base rollouts, of the updates that had any. ``tokens_spent``,
+    0. ``success_U``: success of base rollouts at each update, NaN at one without any. ``tokens_spent``,
     ``rollouts_spent``: generated tokens and rollouts after 0, 1, ... all updates. ``taught``: whether it has
     metrics of a teacher. ``columns``: the metrics themselves.
     """
@@ -110,7 +110,7 @@ def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
 @cache  # a few kB a run, which several tables and figures of a report need
 def _training(run_dir: Path, version: Version) -> TrainingRecord:
     columns = TrainingColumns(run_dir)
-    # Success of base rollouts at each update (r3l.runs.step_metrics.base_success); NaN without any.
+    # As r3l.runs.step_metrics.base_success, for all updates together.
     bases_U = columns.counts("rollouts") - columns.counts("retry/count")
     solved_U = columns.counts("stop/success") - columns.counts("retry/success")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -121,7 +121,7 @@ def _training(run_dir: Path, version: Version) -> TrainingRecord:
     taught = not np.isnan(columns[metrics.TEACHER_CONTEXTS]).all()
     measured = {name: sum(columns.counts(name).tolist()) for name in metrics.MEASURED}
     measured = {name: total for name, total in measured.items() if total}
-    return TrainingRecord(measured, success_U[~np.isnan(success_U)], tokens, rollouts, taught, columns)
+    return TrainingRecord(measured, success_U, tokens, rollouts, taught, columns)
 
 
 def held_out(evaluation: Path) -> dict[int, float]:
@@ -147,7 +147,8 @@ def early_success(evaluation: Path) -> float:
     are none.
     """
     success_U = training_of(evaluation).success_U
-    first_U = success_U[: max(1, round(len(success_U) * FIRST))]
+    known_U = success_U[~np.isnan(success_U)]
+    first_U = known_U[: max(1, round(len(known_U) * FIRST))]
     return float(np.mean(first_U)) if len(first_U) else math.nan
 
 
@@ -163,7 +164,10 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     """The rows of ``runs`` of ``method`` that were trained with the learning rate ``rate``.
 
-    They have the method's own name, or the name of its variant that changes only this rate.
+    They have the method's own name, or the name of its variant that changes only this rate. Of a seed with
+    runs under both names only the one under the method's own is kept.
     """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
-    return runs[runs.method.isin([method, named]) & (runs.rate == rate)]
+    found = runs[runs.method.isin([method, named]) & (runs.rate == rate)]
+    own_first = found.sort_values("method", key=lambda names: names != method, kind="stable")
+    return own_first.drop_duplicates([*BENCH, "group", "seed"])

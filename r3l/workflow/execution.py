@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -173,9 +173,10 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
                 if job.is_running():
                     job.terminate()
 
-            # What has not ended by then is killed, with everything below it.
+            # What has not ended by then is killed, with everything below it; Ctrl-C stays the error.
             try:
-                process.wait(GRACE)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE)
             finally:
                 if process.poll() is None:
                     snakemake = psutil.Process(process.pid)

@@ -140,11 +140,13 @@ class Jobs:
     def made_of(self, table: str) -> str:
         """Hash (hex sha256) of all that ``table`` depends on; Snakemake makes the table again if it changes.
 
-        It covers the fingerprints of the table's runs, its published numbers, and the evaluations on further
-        question sets.
+        It covers the table's file, the fingerprints of its runs, published numbers, and the evaluations on
+        further question sets.
         """
+        config = self.tables[table]
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
-        content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
+        further = plan.further_evaluations(self.config, config)
+        content = json.dumps([config.model_dump(mode="json"), fingerprints, further])
         published = b"".join(path.read_bytes() for path in sorted(PUBLISHED.glob("*.csv")))
         return hashlib.sha256(content.encode() + published).hexdigest()
 

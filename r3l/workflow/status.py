@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
-from r3l.config import Run
+from r3l.config import Run, trains
 from r3l.core.errors import DataError
 from r3l.evaluation.episodes import EpisodeBatch, Evaluation
 from r3l.files.json_files import read_json, read_jsonl
@@ -128,20 +128,23 @@ def survey(
         try:
             statuses.append(_status(run, folder, known, split, results))
         except (DataError, OSError) as error:
-            steps = run.train.steps
-            statuses.append(Status(run, folder, State.DAMAGED, 0, steps, None, str(error), split=split))
+            status = Status(run, folder, State.DAMAGED, 0, _planned(run), None, str(error), split=split)
+            statuses.append(status)
     return statuses
 
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
     """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them.
 
-    It is the work of all runs divided by the cores, but at least the time of the longest run.
+    It is the work of all runs divided by the cores, but at least the time of the longest run. Failed and
+    damaged runs do not count, since a workflow at work does not start them again.
     """
     # One run never uses more cores than it has threads.
     work = 0.0
     longest = 0.0
     for status in statuses:
+        if status.state in (State.FAILED, State.DAMAGED):
+            continue
         if status.seconds_left is None:
             return None
         work += status.seconds_left * status.run.threads
@@ -188,7 +191,7 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
     """
     evaluation = evaluation_of(folder, run, split)
     state, error = _state(run, folder, evaluation)
-    planned = run.train.steps if run.method != "zero_shot" else 0
+    planned = _planned(run)
     status = Status(run, folder, state, 0, planned, seconds_left=None, error=error, split=split)
     if state is State.DONE:
         scores = read_json(evaluation, Evaluation)["groups"]["all"]
@@ -225,6 +228,11 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
         episodes_done=episodes_done,
         episodes=tasks * run.evaluation.episodes_per_task,
     )
+
+
+def _planned(run: Run) -> int:
+    """Number of updates of a run; 0 if its method trains nothing."""
+    return run.train.steps if trains(run) else 0
 
 
 def evaluation_of(run_dir: Path, run: Run, split: Split) -> Path:

@@ -26,11 +26,12 @@ def write_run(
     settings: dict[str, float] | None = None,
     rate: float = 3e-4,
     budget: dict[str, float] | None = None,
+    attempts: int = 1,
 ) -> Path:
-    """One finished run: a success bit per task; returns its evaluation.json.
+    """One finished run: a success bit per attempt; returns its evaluation.json.
 
-    ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest; ``rate``: the
-    learning rate; ``budget``: counters of the whole training.
+    ``attempts``: successive bits of one task. ``steps``: lines of metrics in place of the usual ten; ``settings``: of
+    the method, in the manifest; ``rate``: the learning rate; ``budget``: counters of the whole training.
     """
     model = model or start_model(env if env in names("envs") else "alfworld")  # else of the user's own
     folder = root / tier / env / model / method / f"seed{seed}"
@@ -48,7 +49,13 @@ def write_run(
         "fingerprint": f"{method}{seed}",
     }
     episodes = [
-        {"task": f"{group}-{k}", "member": 0, "group": group, "success": bool(won), "reward": float(won)}
+        {
+            "task": f"{group}-{k // attempts}",
+            "member": k % attempts,
+            "group": group,
+            "success": bool(won),
+            "reward": float(won),
+        }
         | {"stop_reason": "success" if won else "format", "turns": 1, "tokens": 2}
         for group, bits in (("easy", easy), ("hard", hard))
         for k, won in enumerate(bits)
@@ -56,6 +63,7 @@ def write_run(
     groups = {
         name: {"episodes": len(bits), "success": sum(bits) / len(bits), "reward": sum(bits) / len(bits)}
         for name, bits in (("easy", easy), ("hard", hard), ("all", [*easy, *hard]))
+        if bits
     }
     usual = [] if method == "zero_shot" else [_step(k, method, seed) for k in range(1, 11)]
     metrics = usual if steps is None else steps
@@ -66,7 +74,7 @@ def write_run(
         "tokens/trained": 30000,
     }
     evaluation = common | {
-        "task_set": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes)},
+        "task_set": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes) // attempts},
         "episodes": len(episodes),
         "groups": groups,
         "stops": {},

@@ -8,7 +8,7 @@ from report.runs import write_run
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import BenchRuns
-from r3l.report.claim_verdicts import claim_verdicts
+from r3l.report.claim_verdicts import ClaimVerdict, claim_verdicts
 from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
 from r3l.report.reading import read_runs
@@ -114,6 +114,16 @@ def test_a_difference_at_unequal_learning_rates_needs_the_same_at_equal_ones(tmp
         assert row.verdict == verdict and "at equal rates (4 seeds)" in row.rates_note
 
 
+def test_equivalence_at_unequal_learning_rates_holds_where_equal_ones_show_it_too(tmp_path):
+    """Neither R3L at 9e-4 nor R3L at 3e-4 differs from GRPO in a seed."""
+    for seed in range(4):
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
+        write_run(tmp_path, "r3l", seed, [1, 1], [0, 0], rate=9e-4)
+        write_run(tmp_path, "r3l@train.lr=0.0003", seed, [1, 1], [0, 0], rate=3e-4)
+    row = claim_verdicts(read_runs(find_runs(tmp_path)), [], OF)[0]
+    assert (row.comparison.verdict, row.verdict) == ("equivalent", "equivalent")
+
+
 def probe(schema, guided_minus_fresh, **others):
     low, high = guided_minus_fresh - 0.05, guided_minus_fresh + 0.05
     measure = {"value": guided_minus_fresh, "low": low, "high": high, "n": 200, "tasks": 100}
@@ -132,7 +142,7 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     rows = [row for row in claim_verdicts(read_runs([]), [strict, lines, dict(strict)], of) if row.count]
     assert [round(row.effect.mean, 3) for row in rows] == [-0.098, -0.127]
     assert [row.label for row in rows] == [f"GSM8K (in-domain), {row.probe}" for row in rows]
-    assert [row.flat(0.02)["probe"] for row in rows] == [
+    assert [row.flat()["probe"] for row in rows] == [
         "reflection schema strict",
         "reflection schema lines",
     ]
@@ -144,6 +154,18 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     slower = strict | {"seconds": {"play": 1.0}}
     again = (row.probe for row in claim_verdicts(read_runs([]), [strict, slower], of) if row.count)
     assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
+
+
+def test_a_probe_of_an_environment_that_is_gone_is_left_out_by_name(caplog):
+    retries = {"id": "r", "claim": "Retries beat fresh attempts", "run": "r3l probe ENV"}
+    of = Claims.model_validate(
+        OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]}
+    )
+    gone, here = probe("lines", -0.1, env="labyrinth"), probe("strict", -0.2)
+    (row,) = (row for row in claim_verdicts(read_runs([]), [gone, here], of) if row.count)
+    assert row.effect.mean == -0.2
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "probe is left out: qwen2.5-coder-1.5b, lines in labyrinth: " in warning
 
 
 def test_a_control_is_subtracted_by_seed(tmp_path):
@@ -170,7 +192,7 @@ def test_a_control_is_subtracted_by_seed(tmp_path):
 
 def test_every_claim_names_a_command_that_exists():
     for claim in load_claims().claims:
-        for command in claim.run.replace("ENV", "alfworld").split(" && "):
+        for command in claim.run.replace("ENV", "alfworld").replace("RATE", "0.0003").split(" && "):
             assert check(command.removeprefix("r3l ")) == [], claim.id
 
 
@@ -186,11 +208,27 @@ def test_a_row_names_the_command_that_makes_runs_of_its_tier_and_base_checkpoint
     assert run["ahead_grpo", "qwen2.5-coder-0.5b"].endswith("--env gsm8k_lines --seed 0,1,2,3,4 --tier smol")
 
 
+def test_the_command_of_a_row_names_grpos_rate_where_it_is_not_the_methods_own():
+    """R3L's own rate is GRPO's on mathematics, and three times as high on ScienceWorld."""
+    (claim,) = [claim for claim in load_claims().claims if claim.id == "saves_tokens_grpo"]
+    math = ClaimVerdict(claim, ("nano", "math", "math-1.5m"), "")
+    assert math.run == "r3l compare r3l --against grpo --env math --seed 0,1,2,3,4"
+    scienceworld = ClaimVerdict(claim, ("nano", "scienceworld", "scienceworld-1.5m"), "")
+    assert scienceworld.run.startswith("r3l compare r3l@train.lr=0.0003 --against grpo --env scienceworld")
+    (claim,) = [claim for claim in load_claims().claims if claim.id == "learns_early_grpo"]
+    of_grpo = ClaimVerdict(claim, ("nano", "webshop", "webshop-1.5m"), "")
+    assert (
+        of_grpo.run == "r3l train --env webshop --method grpo --seed 0 --set evaluation.curve=[10,20,30,60]"
+    )
+    gone = ClaimVerdict(claim, ("nano", "labyrinth", "math-1.5m"), "")
+    assert "--env labyrinth --method grpo --seed 0 --set train.lr=RATE" in gone.run
+
+
 def test_the_stored_table_is_what_the_stored_runs_give(stored, stored_curves, tmp_path):
     of = load_claims()
     stored = pd.concat([stored, read_runs(find_runs(STORED / HINT_GAP))])
     rows = claim_verdicts(stored, probes.read_folders([STORED]), of, stored_curves)
-    write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
+    write([row.flat() for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), (
             suffix

@@ -112,6 +112,22 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     ]
 
 
+def test_settings_that_differ_in_a_later_seed_are_named_once(tmp_path):
+    """Two of three seeds of GRPO had five updates, one of them also another prompt."""
+    for seed in range(3):
+        write_run(tmp_path, "mine", seed, [1], [1])
+        manifest = write_run(tmp_path, "grpo", seed, [1], [1]).parent / "manifest.json"
+        content = json.loads(manifest.read_text())
+        content["run"]["train"]["steps"] = 5 if seed else 10
+        content["run"]["prompts"] = "full" if seed == 2 else "compact"
+        rewrite(manifest, json.dumps(content))
+    (row,) = compared(tmp_path, "mine", ["grpo"])
+    assert row["warnings"] == [
+        "train.steps is 10 here and 5 there",
+        "prompts is 'compact' here and 'full' there",
+    ]
+
+
 def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
     """`-n 4` and the whole task set: the second method's score is kept, a difference of the two does
     not."""

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from program import run
 from report.runs import write_run
 
-from r3l.report.feedback_per_token import feedback_rows, feedback_table
+from r3l.report.feedback_per_token import feedback_rows, feedback_table, flat
 from r3l.report.figures import feedback_per_token as feedback_figure
 from r3l.report.figures import style
 from r3l.report.reading import read_runs
@@ -78,6 +78,20 @@ def test_teachers_are_shown_and_blind_ones_marked(results):
     assert printed["rlsd@feedback=environment"]["teacher's D"].text.endswith(", blind teacher")
     assert printed["sdar"]["teacher's D"].text.startswith("+0.300 (+0.0")
     assert printed["sdar"]["gradient share"].text == "5.2e-05"  # not 0.000
+
+
+def test_a_teacher_is_shown_by_the_difference_at_equal_hints_that_judges_it(results):
+    """Its D on successes minus failures is -0.4, at equal hints 0.15, 0.2 and 0.25 in the three seeds."""
+    for seed in range(3):
+        same = {"teacher/gap_difference_by_solution": 0.15 + 0.05 * seed}
+        recorded = [step | same for step in steps(30, -0.4)]
+        write_run(results, "sdpo", seed, [1, 1], [0, 0], steps=recorded, budget=BUDGET)
+    sdpo = rows_of(results, methods=["sdpo"])["sdpo"]
+    (record,) = flat([sdpo])
+    shown = [record[f"teacher_{name}"] for name in ("difference", "low", "high")]
+    assert shown == [0.2, 0.0758, 0.3242] and record["teacher"] == "tells them apart"
+    (line,) = feedback_table([sdpo]).sections[0].rows
+    assert line["teacher's D"].text == "+0.200 (+0.076 to +0.324)"
 
 
 def test_differences_are_marked_where_the_correction_shows_them(results):
@@ -153,6 +167,29 @@ def test_without_a_scored_base_checkpoint_there_is_no_gain(tmp_path):
     (grpo,) = rows_of(tmp_path).values()
     (line,) = feedback_table([grpo]).sections[0].rows
     assert grpo.gain is None and line["gain per million"].text == "base not scored"
+
+
+@pytest.mark.parametrize("counted", [{"tokens/trained": 30000}, {"tokens/generated": 0}])
+def test_without_tokens_there_is_no_gain(results, counted, tmp_path):
+    """ERL's training did not count what it generated, or generated nothing."""
+    for seed in range(3):
+        write_run(results, "erl", seed, [1, 1], [0, 0], steps=steps(30), budget=counted)
+    (erl,) = rows_of(results, methods=["erl"]).values()
+    (line,) = feedback_table([erl]).sections[0].rows
+    assert erl.gain is None and line["gain per million"].text == "tokens not recorded"
+    assert feedback_figure.draw([erl], tmp_path / "figure.png")
+
+
+def test_runs_without_an_update_are_no_row(results):
+    write_run(results, "erl", 0, [1, 1], [0, 0], steps=[])
+    assert "erl" not in rows_of(results)
+
+
+@pytest.mark.parametrize("verb", ["table", "figure"])
+def test_a_method_that_trains_nothing_is_refused(verb, results, monkeypatch, capsys):
+    asked = ("feedback_per_token", "--results", results, "--method", "grpo,zero_shot")
+    code, _, err = run(monkeypatch, capsys, verb, *asked)
+    assert code == 2 and "zero_shot trains nothing" in err and err.count("\n") == 1
 
 
 def test_what_has_no_runs_is_a_row_only_if_it_is_named(results, monkeypatch, capsys, tmp_path):

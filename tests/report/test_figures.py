@@ -13,6 +13,7 @@ from r3l.report.figures import FIGURES, select, style
 from r3l.report.figures.style import look
 from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
+from r3l.stats.intervals import wilson_bounds
 from r3l.workflow.plan import tables
 
 
@@ -138,3 +139,41 @@ def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
         round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)
     ]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands
+
+
+def test_a_method_that_played_one_group_of_tasks_has_no_score_in_the_other(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "grpo", seed, [1, 0], [1, 0])
+        write_run(tmp_path, "r3l", seed, [1, 1], [])
+    figure, _ = drawn("table1", tmp_path)
+    points = {
+        axes.get_title(loc="left"): {
+            method: [mean for line in lines(axes, method) for mean in line.get_xdata() if mean in (0.5, 1.0)]
+            for method in ("grpo", "r3l")
+        }
+        for axes in figure.axes
+    }
+    assert set(points["ALFWorld, easy"]["r3l"]) == {1.0} and not points["ALFWorld, hard"]["r3l"]
+    assert set(points["ALFWorld, hard"]["grpo"]) == {0.5}
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_the_interval_of_one_seed_is_over_tasks(tmp_path, attempts):
+    """Both attempts at each of two tasks succeed, both at six others fail: eight tasks, not 16 episodes."""
+    solved, failed = [1] * 2 * attempts, [0] * 6 * attempts
+    for method, alpha in (("r3l", 2.0), ("r3l@alpha=5", 5.0)):
+        settings = {"alpha": alpha}
+        write_run(tmp_path, method, 0, solved, failed, settings=settings, attempts=attempts)
+    words = "Wilson interval over its test episodes" if attempts == 1 else "interval over its test tasks"
+    for name in ("table1", "alpha"):
+        figure, text = drawn(name, tmp_path)
+        bounds = [
+            line.get_data()
+            for axes in figure.axes
+            for line in lines(axes, "r3l")
+            if len(line.get_xdata()) == 2
+        ]
+        flat = np.array([value for ends in bounds for values in ends for value in values])
+        assert np.isclose(flat, wilson_bounds(0.25, 8)[0]).any(), name
+        assert np.isclose(flat, wilson_bounds(0.25, 8)[1]).any(), name
+        assert f"95 % {words}, which says nothing about other seeds" in text

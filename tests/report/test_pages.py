@@ -74,10 +74,20 @@ def test_the_summary_compares_at_the_rate_of_grpo(tmp_path):
 
 
 def test_a_verdict_at_unequal_learning_rates_needs_the_comparison_at_equal_ones(tmp_path):
-    """R3L at 1e-4 is behind GRPO at 3e-4 in all five seeds; at 3e-4 it is ahead: the two disagree."""
-    for seed in range(5):
-        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
-        write_run(tmp_path, "r3l", seed, [1, 0], [0, 0], rate=1e-4)
+    """R3L at 1e-4 is behind GRPO at 3e-4 in all twenty seeds; at 3e-4 it is ahead in five: the two disagree.
+
+    After five of the twenty no verdict is given at all.
+    """
+
+    def write_seeds(seeds):
+        for seed in seeds:
+            write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
+            write_run(tmp_path, "r3l", seed, [1, 0], [0, 0], rate=1e-4)
+
+    write_seeds(range(5))
+    core = dict(block("core", read_runs(find_runs(tmp_path)))[2:])
+    assert core["verdict"] == "5 more seeds are due"
+    write_seeds(range(5, 20))
     core = dict(block("core", read_runs(find_runs(tmp_path)))[2:])
     assert core["learning rates (GRPO, R3L)"] == "3e-4, 1e-4"
     assert core["at equal rates, 95 % interval"] == "not run"

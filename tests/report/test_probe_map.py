@@ -67,6 +67,15 @@ def test_a_comparison_by_hand(tmp_path):
     assert row["part"] == "main" and "early_test" not in row
 
 
+def test_a_seed_that_was_trained_under_two_names_counts_once(tmp_path):
+    write_pairs(tmp_path)
+    for seed in range(3):
+        write_run(tmp_path, "r3l@train.lr=0.0003", seed, [1], [1], steps=of_updates(*[1.0] * 6))
+    write_probe(tmp_path, 0.3)
+    (row,) = map_rows([tmp_path])
+    assert (row["seeds"], row["early"]) == (3, pytest.approx(0.2))
+
+
 def test_held_out_success_at_equal_tokens_by_hand(tmp_path):
     """GRPO spends 100 tokens an update, R3L 50; test success of R3L is 0.25 above GRPO's after each update.
 

@@ -36,6 +36,15 @@ def test_time_left_by_hand():
     assert seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
 
 
+def test_failed_and_damaged_runs_take_no_more_time():
+    """The workflow starts neither of them again."""
+    ended = [status(State.FAILED, 7, seed=3, left=100), status(State.DAMAGED, seed=5)]
+    assert seconds_left([SEEN[1], *ended], 1) == 30
+    line = shown.summary([SEEN[1], *ended], 5, 30)
+    assert line.startswith("0 of 3 runs done, 1 failed, 1 damaged, ") and line.endswith("of training left")
+    assert shown.summary([SEEN[0], *ended], 5, 0).endswith("tables and figures are next")
+
+
 def test_no_time_left_is_shown_while_that_of_a_run_is_unknown():
     """A run of the paper tier takes days; 60 s stood for it."""
     assert seconds_left(SEEN, 1) is None

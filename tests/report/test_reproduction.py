@@ -70,6 +70,23 @@ def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(f
         assert "vectors AVX2, stored not recorded" in line
 
 
+def test_the_interval_is_over_tasks_where_each_was_attempted_several_times(tmp_path):
+    """Wilson's of 30 of 100 tasks is 0.219 to 0.396, of 60 of 200 episodes 0.241 to 0.367: 0.38 tells."""
+    for name, solved in (("stored", 60), ("results", 76)):
+        write_run(tmp_path / name, "grpo", 0, [1] * solved, [0] * (200 - solved), attempts=2)
+    row = of_one(tmp_path / "results" / RUN)
+    assert row["interval"] == [pytest.approx(0.219, abs=5e-4), pytest.approx(0.396, abs=5e-4)]
+    assert row["verdict"] == "within the interval"
+
+
+def test_two_tasks_that_were_solved_at_times_have_no_interval(tmp_path):
+    for name, hard in (("stored", [1, 0]), ("results", [0, 0])):
+        write_run(tmp_path / name, "grpo", 0, [1, 0], hard, attempts=2)
+    row = of_one(tmp_path / "results" / RUN)
+    assert row["verdict"] == "too few tasks for an interval"
+    assert "success 0.250, stored 0.500 (too few tasks for an interval)" in sentence(row)
+
+
 def solve(run, more):
     """Take ``more`` of the stored failures as solved."""
     episodes = read_jsonl(twin(run) / "episodes.jsonl")

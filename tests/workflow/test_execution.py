@@ -61,6 +61,20 @@ def test_ctrl_c_stops_all_of_it_and_the_same_command_ends_with_a_table(tmp_path)
     assert "  results/table1.csv" in stdout and f"stored runs: 1 {held}" in stdout and "Next:" in stdout
 
 
+def test_ctrl_c_stays_ctrl_c_if_the_jobs_need_longer_than_they_are_given(tmp_path, monkeypatch):
+    """A module in snakemake's place does not end on Ctrl-C: it is killed."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(execution, "GRACE", 0.1)
+    ignore = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+    (tmp_path / "stubborn.py").write_text(f"{ignore}time.sleep(600)\n")
+    log = tmp_path / "log"
+    with pytest.raises(KeyboardInterrupt), execution.started(["stubborn"], log) as process:
+        while "ready" not in log.read_text() and process.poll() is None:
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+    assert process.returncode == -signal.SIGKILL
+
+
 def test_a_failed_run_shows_its_log(tmp_path, monkeypatch, capfd):
     """A module in snakemake's place leaves what a failed job leaves."""
     monkeypatch.chdir(tmp_path)

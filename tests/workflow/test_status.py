@@ -7,6 +7,7 @@ import os
 import pytest
 from filelock import FileLock
 
+from r3l.config import resolve
 from r3l.core.errors import RunDirectoryError
 from r3l.report.progress import status_table
 from r3l.runs.run_dir import locked
@@ -60,6 +61,16 @@ def test_every_state_is_told_apart(runs, tmp_path):
     )
     assert "ZeroDivisionError" in statuses[3].error
     assert status_table(statuses).title == "1 of 6 runs done"
+
+
+def test_a_method_that_trains_nothing_has_no_steps_and_no_time_left(tmp_path):
+    run = resolve("smol", "gsm8k_lines", "warm_start", 0)
+    (found,) = status.survey({run.directory: run}, tmp_path)
+    assert (found.state, found.planned, found.seconds_left) == ("missing", 0, 0)
+    (tmp_path / run.directory).mkdir(parents=True)
+    (tmp_path / run.directory / "manifest.json").write_text("null")
+    (found,) = status.survey({run.directory: run}, tmp_path)
+    assert (found.state, found.planned) == ("damaged", 0)
 
 
 def test_finished_runs_that_may_only_be_read_are_done(runs, tmp_path, monkeypatch):

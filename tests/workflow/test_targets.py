@@ -120,6 +120,14 @@ def test_a_directory_that_holds_another_run_is_renamed_whole(tmp_path, monkeypat
     }
 
 
+def test_a_table_is_made_again_if_its_file_changes():
+    jobs, _ = planned()
+    made_of = jobs.made_of("mathematics")
+    assert planned()[0].made_of("mathematics") == made_of
+    jobs.tables["mathematics"] = TABLES["mathematics"].model_copy(update={"title": "Another title"})
+    assert jobs.made_of("mathematics") != made_of
+
+
 def test_two_models_of_one_name_are_two_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder, model in (("a", "math-1.5m"), ("b", START_MODEL)):

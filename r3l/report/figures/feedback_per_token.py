@@ -93,7 +93,8 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
             "Bars: 95 % intervals over seeds; differences are paired by seed. "
             f"Arrows: a difference beyond {FARTHEST:g}, in figures. "
             "Gain: final success minus the base checkpoint's. "
-            "Blind: the interval of the teacher's D on successes minus failures includes 0. "
+            "Blind: the interval of the teacher's D on successes minus failures (at equal hints, where "
+            "measured) includes 0. "
             "Numbers: r3l table feedback_per_token.",
         )
         return style.save(figure, out, "feedback_per_token")
@@ -132,7 +133,7 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
         _interval(gains, y, row.gain, seen.colour, seen.colour)
     else:
         gains.annotate(
-            "base checkpoint not scored",
+            row.no_gain,
             (0.02, y),
             xycoords=gains.get_yaxis_transform(),
             va="center",

@@ -24,7 +24,7 @@ from r3l.report.claim_learning import (
 )
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.series import WINDOW
+from r3l.report.figures.series import WINDOW, running_mean
 from r3l.report.figures.style import look
 from r3l.report.frame import all_tasks, by_bench, common_seeds
 from r3l.report.labels import env_label, method_label
@@ -141,9 +141,13 @@ def _difference(ax: Axes, method: str, ours: pd.DataFrame, theirs: pd.DataFrame)
     if not pairs:
         return
     length = min(len(one.training_U) for pair in pairs for one in pair)
-    y_S_U = np.array([ours.training_U[:length] - theirs.training_U[:length] for ours, theirs in pairs])
-    x_U = np.arange(1, length + 1)
-    y_S_U = np.array([y_S_U[:, max(0, k - WINDOW) : k].mean(axis=1) for k in x_U]).T
+    differences = [ours.training_U[:length] - theirs.training_U[:length] for ours, theirs in pairs]
+    y_S_U = np.array([running_mean(difference_U, WINDOW) for difference_U in differences])
+    # At the first updates a seed may have had no base rollouts yet.
+    known_U = ~np.isnan(y_S_U).any(axis=0)
+    if not known_U.any():
+        return
+    x_U, y_S_U = np.arange(1, length + 1)[known_U], y_S_U[:, known_U]
     ax.axhline(0, color=style.GREY, linewidth=0.6)
     ax.plot(x_U, y_S_U.mean(axis=0), **look(method).line(), linewidth=1.2)
     if len(pairs) >= MIN_SEEDS:

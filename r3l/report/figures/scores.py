@@ -11,7 +11,7 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Shown
 from r3l.report.figures.style import look
 from r3l.report.frame import by_method, common_seeds, groups, scores_S_T
-from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
+from r3l.stats.intervals import MIN_SEEDS, t_interval, task_interval
 from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ THRESHOLDS = np.linspace(0, 1, 201)
 def scores(shown: Shown) -> Drawn:
     """Figure of test success: each method's mean, its seeds and its interval.
 
-    Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn
-    dashed: they say how exactly one run was measured, not how another would end. The axis ends at 1, even if
-    an interval does not.
+    Bars are 95 % t-intervals over seeds. With one seed they are intervals over that run's tasks (Wilson's, if
+    each was attempted once), drawn dashed: they say how exactly one run was measured, not how another would
+    end. The axis ends at 1, even if an interval does not.
     """
     columns = max(len(groups(bench.rows)) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
@@ -37,10 +37,12 @@ def scores(shown: Shown) -> Drawn:
         for ax, group in zip(row, names, strict=False):
             of_group = bench.rows[bench.rows.group == group]
             for y, (method, seeds) in enumerate(by_method(of_group, list(bench.runs)).items()):
+                if not len(seeds):
+                    continue  # it played no task of this group
                 if len(seeds) > 1:
                     bar = t_interval(scores_S_T(seeds).mean(axis=1))
                 else:
-                    bar = wilson_interval(seeds.success.iloc[0], seeds.episodes.iloc[0])
+                    bar = task_interval(scores_S_T(seeds)[0])
                 style.interval(ax, y, method, bar, list(seeds.success))
             for constant in of_group.constant_success.dropna().head(1):
                 ax.axvline(constant, color=style.GREY, linestyle=":", linewidth=1)
@@ -53,7 +55,7 @@ def scores(shown: Shown) -> Drawn:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
         ax.set(xlabel="test success", xlim=(-0.02, min(1.02, ax.get_xlim()[1])))
     baseline = shown.runs.constant_success.notna().any()
-    note = style.interval_note(shown, "Wilson interval over its test episodes")
+    note = style.interval_note(shown, style.one_seed_interval(shown))
     text = f"Success of the last checkpoint on the test task set. {note}"
     return figure, shown, text + (" Dotted: best constant answer." if baseline else "")
 

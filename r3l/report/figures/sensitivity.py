@@ -13,7 +13,8 @@ from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
-from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
+from r3l.report.frame import scores_S_T
+from r3l.stats.intervals import MIN_SEEDS, t_interval, task_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +74,7 @@ def sensitivity(shown: Shown) -> Drawn:
         f"bars: 95 % t-interval over seeds, from {MIN_SEEDS} on."
     )
     if any(len(seeds) == 1 for bench in drawn.benches for seeds in bench.runs.values()):
-        text += " Dashed: one seed, 95 % Wilson interval over its test episodes, "
+        text += f" Dashed: one seed, 95 % {style.one_seed_interval(drawn)}, "
         text += "which says nothing about other seeds."
     return figure, drawn, text
 
@@ -112,7 +113,7 @@ def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
             if len(seeds) > 1:
                 interval = t_interval(scores[x])
             else:
-                interval = wilson_interval(scores[x][0], seeds.episodes.iloc[0])
+                interval = task_interval(scores_S_T(seeds)[0])
             bar = np.array([interval.low, interval.high], dtype=float)
             dash = style.dash(len(seeds))
             ax.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)

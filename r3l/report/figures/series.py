@@ -115,6 +115,14 @@ def window_sums(values_U: NDArray[Any], window: int) -> Floats:
     return sums_U
 
 
+def running_mean(values_U: Floats, window: int) -> Floats:
+    """Mean of the last ``window`` values at each update, shape (U,), without those that are NaN; NaN for none."""
+    known_U = ~np.isnan(values_U)
+    with np.errstate(invalid="ignore"):
+        mean_U = window_sums(np.where(known_U, values_U, 0), window) / window_sums(known_U, window)
+    return np.asarray(mean_U)
+
+
 def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:
     """A function that gives ``quantity`` of the counts of a window of updates, added up.
 

@@ -261,6 +261,12 @@ def interval_note(shown: Shown, one_seed: str) -> str:
     return "; ".join(notes) + "."
 
 
+def one_seed_interval(shown: Shown) -> str:
+    """The interval of one seed's score (r3l.stats.intervals.task_interval) in words."""
+    one_attempt = (shown.runs.episodes == shown.runs.tasks.map(len)).all()
+    return "Wilson interval over its test episodes" if one_attempt else "interval over its test tasks"
+
+
 def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Draw ``text``, then tier, seeds and task sets, below the subplots, wrapped to the figure's width."""
     distinct = shown.runs[["env", "task_set", "task_set_sha256"]].drop_duplicates()
