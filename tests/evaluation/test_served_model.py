@@ -293,6 +293,18 @@ def test_one_model_is_recorded_without_a_warning(program):
     assert set(read_runs([Path("folder/evaluation.json")]).warning) == {""}
 
 
+def test_prompt_tokens_of_concurrent_episodes_are_all_counted(program):
+    def counted(request, before):
+        status, body = scripted(request, before)
+        return status, body | {"usage": {"prompt_tokens": 100, "completion_tokens": 5}}
+
+    arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 8, "-n", 40, "--out", "folder"]
+    with serving(counted) as (url, seen):
+        result = program(*arguments, "--server", url)
+    assert result["tokens"]["prompt"] == 100 * len(seen) == 4000
+    assert result["requests"]["requests"] == 40
+
+
 @pytest.mark.parametrize("name", ["", " ", "/"])
 def test_a_model_without_a_name_is_not_filed_under_another_ones(program, name):
     with serving(scripted, models=(name,)) as (url, _):
