@@ -133,14 +133,6 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
     out = evaluation_folder(run_dir, name, run.env_settings.test_task_set)
     with locked(out):
         result = read_json(run_dir / RESULT, Result)
-
-        # Batches of an earlier call count only if all of this is the same.
-        evaluated: dict[str, str | None] = {
-            "checkpoint": result["checkpoint_sha256"],
-            "task_set": described["sha256"],
-            "run": run.fingerprint(),
-            **(served.identity if served else {}),
-        }
         opened: AbstractContextManager[PlaySession]
         if served:
             opened = open_served_session(run, served)
@@ -154,6 +146,14 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
             trained = training_warning(run, tasks)
             if trained:
                 described["warning"] = "; ".join(filter(None, [described.get("warning"), trained]))
+            # Batches of an earlier call count only if all of this is the same. A tokenizer's revision on the
+            # hub is known only now that it is loaded.
+            evaluated: dict[str, str | None] = {
+                "checkpoint": result["checkpoint_sha256"],
+                "task_set": described["sha256"],
+                "run": run.fingerprint(),
+                **(served.identity if served else {}),
+            }
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 

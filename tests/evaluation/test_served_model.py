@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
 from program import Program, run
-from start_models import START_MODEL
+from start_models import START_FOLDER, START_MODEL
 
 from r3l.evaluation.summary import several_models
 from r3l.files.json_files import read_json, read_jsonl
@@ -82,6 +83,28 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
     agent = {"endpoint": url + "/v1", "model": START_MODEL, "dialog": "messages", "same_template": True}
     assert by_messages["agent"].items() >= (agent | {"temperature": 0.0, "max_tokens": 24}).items()
+
+
+def test_dialogs_sent_as_tokens_of_another_tokenizer_are_another_evaluation(program, nano_server):
+    """A moved tokenizer is the same one."""
+    shutil.copytree(START_FOLDER, "one")
+    shutil.copytree(START_FOLDER, "moved")
+    shutil.copytree(START_FOLDER, "other")
+    with Path("other/chat_template.jinja").open("a") as file:
+        file.write("{# edited #}")
+    with serving(nano_server.answer, models=(START_MODEL,)) as (url, seen):
+        arguments = [*ONE, "--server", url, "--out", "out"]
+        by_tokens = [*arguments, "--dialog", "tokens", "--tokenizer"]
+        first = program(*by_tokens, "./one")
+        asked = len(seen)
+        again = program(*by_tokens, "./moved")
+        refused = program(*by_tokens, "./other")
+        without = program(*by_tokens[:-1])
+        by_messages = program(*ONE, "--server", url, "--tokenizer", "./other", "--out", "messages")
+    assert first["agent"]["tokenizer"].keys() == {"sha256"} and again == first
+    assert "out holds an evaluation with tokenizer" in refused and asked == first["requests"]["requests"]
+    assert "out holds an evaluation with tokenizer" in without
+    assert "tokenizer" not in by_messages["agent"]
 
 
 def scripted(request, before):
