@@ -289,6 +289,16 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
         storing.store([copy], results, out)
 
 
+def test_a_stored_run_is_stored_again_in_the_same_bytes(copy, tmp_path):
+    """Its lines are columns already."""
+    (first,) = storing.store([copy], tmp_path / "results", tmp_path / "one")
+    (second,) = storing.store([first], tmp_path / "one", tmp_path / "other")
+    verify(second)
+    assert {path.name: path.read_bytes() for path in second.iterdir()} == {
+        path.name: path.read_bytes() for path in first.iterdir()
+    }
+
+
 def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tmp_path):
     """A folder half-written; and, on a disk that cannot exchange names, an old one that waits to be replaced."""
     results, out = tmp_path / "results", tmp_path / "stored"
