@@ -85,8 +85,9 @@ class EpisodeCheck:
 
     - ``tasks``: number of tasks in the task set, or in the file if ``named`` is False: no set was given.
     - ``plays``: number of played tasks by number of episodes: {1: 134} for 134 tasks played once each.
-    - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
-      played more often than the most frequent number of times.
+    - ``missing``, ``unknown``: tasks never played, and ids that the set does not have.
+    - ``fewer``, ``repeated``: tasks played less often, and more often, than the number of times that most
+      tasks were played; of several such numbers the largest.
     - ``success``: mean over played tasks of each task's mean, with its interval; ``over_episodes``: mean over
       all episodes, unknown tasks included.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
@@ -102,6 +103,7 @@ class EpisodeCheck:
     plays: dict[int, int]
     missing: list[str]
     unknown: list[str]
+    fewer: list[str]
     repeated: list[str]
     over_episodes: float
     success: Interval
@@ -112,8 +114,8 @@ class EpisodeCheck:
 
     @property
     def wrong(self) -> bool:
-        """True if tasks are missing, unknown or repeated: the mean is no score of the task set."""
-        return bool(self.missing or self.unknown or self.repeated)
+        """True if tasks are unknown or not played equally often: the mean is no score of the task set."""
+        return bool(self.missing or self.unknown or self.fewer or self.repeated)
 
     def as_json(self) -> dict[str, Any]:
         """All fields as JSON values, for ``--json``."""
@@ -147,6 +149,7 @@ class EpisodeCheck:
         wrong = {
             "never played": self.missing,
             "not in the task set": self.unknown,
+            "played less often than most": self.fewer,
             "played more often than most": self.repeated,
         }
         for what, ids in wrong.items():
@@ -249,9 +252,10 @@ def check_episodes(
         else:
             outcomes[task].append(place)
 
-    # Once, twice, ...: most tasks say how often each should have been played.
+    # Once, twice, ...: most tasks say how often each should have been played. If as many were played once as
+    # twice, episodes are more likely missing than played in addition.
     plays = Counter(len(outcomes[task]) for task in ids if outcomes[task])
-    usual = plays.most_common(1)[0][0] if plays else 0
+    usual = max(plays, key=lambda times: (plays[times], times), default=0)
     solved = np.array([row.success for row in episodes], float)
     means = [fmean(solved[outcomes[task]]) for task in ids if outcomes[task]]
     if not means:
@@ -277,6 +281,7 @@ def check_episodes(
         plays=dict(sorted(plays.items())),
         missing=missing,
         unknown=sorted(unknown),
+        fewer=[task for task in ids if 0 < len(outcomes[task]) < usual],
         repeated=[task for task in ids if len(outcomes[task]) > usual],
         over_episodes=float(solved.mean()),
         success=task_interval(means),
