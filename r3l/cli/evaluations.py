@@ -16,6 +16,7 @@ from r3l.config import EnvConfig, Run, Strict, Variant, environment_of, load, re
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
+from r3l.evaluation.curve import check_curve
 from r3l.evaluation.episodes import Evaluation, unusable
 from r3l.evaluation.protocols import select_tasks
 from r3l.evaluation.served_model import (
@@ -202,6 +203,7 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     if served and renderer:
         try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
+    check_curve(run)
     check_published(run)
     plan = Planned(run, out or default_run_dir(run), served)
     plan.check()

@@ -111,7 +111,8 @@ def episodes(
 
     Names tasks that are unknown, missing or played more or less often than most, and bounds the score over
     the complete task set. Where tasks were repeated, tests whether outcomes of the same task depend on the
-    position in the file, the batch, the worker or the seed. Exit code 2 if the tasks were not played equally often.
+    position in the file, the batch, the worker or the seed. Exit code 2 if the tasks were not played equally
+    often.
 
     Example: `r3l verify episodes alfworld.jsonl --env alfworld --task-set valid_seen --column task=gamefile`
     """

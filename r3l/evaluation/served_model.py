@@ -61,10 +61,10 @@ class ServedModel:
         """The texts that, with the run's settings, decide a response, by name.
 
         ``model``: its name. ``dialog``: ``messages`` or ``tokens``. ``request``: the request options as JSON,
-        secrets masked. ``about``: what the server says of the weights, as JSON. ``tokenizer``, only if dialogs
-        are sent as tokens of a ``tokenizer`` that is named: the digest of its files, or its revision, as
-        JSON. The address is left out: a restarted server may have another one, and --out names the folder to
-        resume in.
+        secrets masked. ``about``: what the server says of the weights, as JSON. ``tokenizer``, only if
+        dialogs are sent as tokens of a ``tokenizer`` that is named: the digest of its files, or its revision,
+        as JSON. The address is left out: a restarted server may have another one, and --out names the folder
+        to resume in.
         """
         identity = {
             "model": self.endpoint.model,

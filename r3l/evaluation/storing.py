@@ -29,11 +29,12 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
 
-    Runs are verified before and after. JSON lines become compressed columns; checkpoints are left out; trajectories are
-    kept of seed 0, for reading. A run that is stored already is left out; a stored run of the same name with
-    another fingerprint is replaced. Raises DataError if a stored run has the same fingerprint and other
-    scores: the same run ended differently, and the user has to choose one. Before anything is written, raises
-    DataError if ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
+    Runs are verified before and after. JSON lines become compressed columns; checkpoints are left out;
+    trajectories are kept of seed 0, for reading. A run that is stored already is left out; a stored run of
+    the same name with another fingerprint is replaced. Raises DataError if a stored run has the same
+    fingerprint and other scores: the same run ended differently, and the user has to choose one. Before
+    anything is written, raises DataError if ``out`` is this project's own store and a run was made from a
+    tree with uncommitted changes.
     """
     dirty = origins(run_dirs).dirty if out.resolve() == STORED else []
     if dirty:
