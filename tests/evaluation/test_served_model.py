@@ -20,9 +20,11 @@ from nano_server import NanoServer
 from program import Program, run
 from start_models import START_FOLDER, START_MODEL
 
+from r3l.evaluation import evaluate
 from r3l.evaluation.summary import several_models
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.reading import read_runs
+from r3l.runs.preemption import Preempted
 
 ONE = ["alfworld", "--tier", "nano", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--tier", "nano", "--set", "evaluation.temperature=0"]
@@ -132,6 +134,28 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
         Path("quiet") / "episodes.jsonl"
     ).read_bytes()
     assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
+
+
+@pytest.mark.parametrize("served", [True, False])
+@pytest.mark.parametrize("where", ["play_all", "verify"])
+def test_an_evaluation_that_was_stopped_at_its_ends_is_finished(where, served, program, monkeypatch):
+    """Before its first episode, and before it was signed."""
+
+    def stopped(*arguments):
+        raise Preempted("SIGTERM")
+
+    arguments = ["math", "--tier", "nano", "-n", 4, "--out", "out", "--model", "math-1.5m"]
+    with serving(scripted) as (url, seen):
+        arguments += ["--server", url] if served else []
+        with monkeypatch.context() as patch:
+            patch.setattr(evaluate, where, stopped)
+            assert "stopped by SIGTERM; re-run to resume" in program(*arguments)
+        assert Path("out/evaluation.json").exists() == (where == "verify")
+        assert not Path("out/SHA256SUMS").exists()
+        resumed = program(*arguments)
+        assert len(seen) == (4 if served else 0)  # once each
+    assert "groups" in resumed, resumed
+    assert Path("out/SHA256SUMS").exists() and not Path("out/episodes.played.jsonl").exists()
 
 
 def test_ctrl_c_keeps_what_was_played_and_says_so(tmp_path):
