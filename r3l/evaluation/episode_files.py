@@ -7,8 +7,6 @@ of an episode.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import generator
 from r3l.core.text import counted
+from r3l.files.csv_files import csv_lines
 from r3l.files.json_files import read_jsonl, read_text
 from r3l.stats.comparison import adjusted
 from r3l.stats.intervals import Interval, task_interval
@@ -178,7 +177,8 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
 
     ``columns``: name of a field of PlayedEpisode, or batch, worker or seed -> its column in the file, such as
     ``{"task": "gamefile"}``; by default both have one name. Raises ConfigError for another name, DataError
-    naming file, line, column, value and fix if the file is missing or empty, or a value is wrong.
+    naming file, line, column, value and fix if the file is missing or empty, a value is wrong, or a line of
+    CSV has not as many columns as the header.
     """
     columns = dict(columns or {})
     known = [*(name for name in PlayedEpisode.model_fields if name != "conditions"), *CONDITIONS]
@@ -192,18 +192,16 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             f"{path} is not a file; name a file with one line per episode (JSONL, or CSV with a header)"
         )
     if path.suffix == ".csv":
-        rows: Sequence[Mapping[str, Any]] = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
-        first = 2  # line 1 is the header
+        rows: Sequence[tuple[str, Mapping[str, Any]]] = csv_lines(path, read_text(path))
     else:
-        rows = read_jsonl(path)
-        first = 1
+        rows = [(f"{path}, line {number}", row) for number, row in enumerate(read_jsonl(path), 1)]
     if not rows:
         raise DataError(
             f"{path} has no episodes; name a file with one line per episode (JSONL, or CSV with a header)"
         )
 
     episodes = []
-    for number, row in enumerate(rows, first):
+    for where, row in rows:
         fields = {name: row.get(columns.get(name, name)) for name in known}
         conditions = {
             name: str(fields.pop(name)) for name in CONDITIONS if fields.get(name) not in (None, "")
@@ -218,8 +216,7 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             if source not in row:
                 fix = f"name the column that holds it (--column {name}=COLUMN)"
             raise DataError(
-                f"{path}, line {number}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; "
-                f"{fix}"
+                f"{where}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; {fix}"
             ) from error
     return episodes
 

@@ -166,6 +166,30 @@ def test_a_damaged_line_is_named(tmp_path, text, said):
     assert said in str(error.value) and "e.jsonl" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no episodes"),
+        ("task,success\n", "has no episodes"),
+        ("task,success\n\n\na,maybe\n", "line 4: column 'success' has value 'maybe'"),
+        ("task,success\na,1\nb,1,extra\n", "line 3: not 2 columns"),
+        ("task,success\na,1\nb\n", "line 3: not 2 columns"),
+        ('task,success,turns\na,"1,2\nb,1,2\n', "line 3: not 3 columns"),  # a quote is not closed
+    ],
+)
+def test_a_damaged_line_of_a_csv_file_is_named(tmp_path, text, said):
+    (tmp_path / "e.csv").write_text(text)
+    with pytest.raises(DataError) as error:
+        read_episodes(tmp_path / "e.csv")
+    assert said in str(error.value) and "e.csv" in str(error.value)
+
+
+def test_a_csv_file_may_hold_transcripts_of_any_length(tmp_path):
+    (tmp_path / "e.csv").write_text(f"task,success,transcript\na,1,{'x' * 200_000}\n")
+    (episode,) = read_episodes(tmp_path / "e.csv")
+    assert (episode.task, episode.success) == ("a", True)
+
+
 def test_the_command_passes_a_stored_evaluation_and_refuses_it_without_a_task(monkeypatch, capsys, tmp_path):
     stored = KEPT / "nano/webshop/webshop-1.5m/grpo/seed0/episodes.jsonl"
     lines = [json.dumps(row) for row in read_jsonl(stored)]
