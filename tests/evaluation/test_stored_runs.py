@@ -19,7 +19,7 @@ from r3l.files.locks import locked
 from r3l.files.paths import STORED
 from r3l.report.reading import read_runs
 from r3l.runs import trajectory_log
-from r3l.runs.run_paths import find_runs
+from r3l.runs.run_paths import FURTHER, find_runs
 
 PATHS = [
     path for part in ("", "hint_gap", "curves", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)
@@ -154,6 +154,25 @@ def test_what_belongs_to_another_run_is_found(copy, words):
     FORGERIES[words](copy)
     with pytest.raises(DataError, match=words):
         verify(copy)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cell", "nano/math/other/grpo"), ("method", "ours"), ("seed", 7), ("fingerprint", "0")],
+)
+def test_a_further_evaluation_of_another_run_is_found(copy, key, value):
+    further = copy / FURTHER / "again"
+    further.mkdir(parents=True)
+    for name in ("evaluation.json", "episodes.jsonl"):
+        shutil.copy(copy / name, further / name)
+    verify(copy)
+    (further / SUMS).unlink()  # it was signed
+    edit(further / "evaluation.json", **{key: value})
+    with pytest.raises(
+        DataError, match=rf"again/evaluation\.json: '{key}' is .*{value}'?, but manifest.json"
+    ):
+        verify(copy)
+    assert not (further / SUMS).exists()
 
 
 @pytest.mark.parametrize("place", ["{method}/seed3", "grpo/seed0", "../other-model/{method}/seed0"])
