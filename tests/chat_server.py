@@ -28,12 +28,15 @@ class Server(ThreadingHTTPServer):
 @contextmanager
 def serving(answer, models=("tiny",)):
     """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body[,
-    headers])."""
+    headers]). ``models``: those that GET lists, or its text."""
     seen: list[dict] = []
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
+            if isinstance(models, str):
+                self.reply(200, models)
+                return
             self.reply(
                 200, {"data": [entry if isinstance(entry, dict) else {"id": entry} for entry in models]}
             )

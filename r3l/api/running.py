@@ -114,8 +114,7 @@ def train_run(
     # Refuse before any work: uncommitted code in the store, or an unknown task set (in the fingerprint).
     if where.resolve().is_relative_to(STORED):
         check_clean(f"{where} is kept in git")
-    if run.evaluation.curve:
-        check_curve(run)
+    check_curve(run)
     warning = base_checkpoint_warning(run)
     if warning:
         log.warning("%s", warning)

@@ -16,6 +16,7 @@ from r3l.config import EnvConfig, Run, Strict, Variant, environment_of, load, re
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
+from r3l.evaluation.curve import check_curve
 from r3l.evaluation.episodes import Evaluation, unusable
 from r3l.evaluation.protocols import select_tasks
 from r3l.evaluation.served_model import (
@@ -26,8 +27,10 @@ from r3l.evaluation.served_model import (
     model_named,
 )
 from r3l.evaluation.verification import check_signed
+from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
+from r3l.runs.result import finished_result
 from r3l.runs.run_dir import EVALUATION, check_owner, recorded_fingerprint
 from r3l.runs.run_paths import TRANSCRIPTS
 
@@ -153,7 +156,8 @@ class Planned(NamedTuple):
         tasks = package.tasks(self.run.env_settings.test_task_set)
         select_tasks(self.run, tasks)
         if not self.served:
-            check_owner(self.run_dir, self.run)
+            if finished_result(self.run, self.run_dir) is None:  # else its evaluation resumes
+                check_owner(self.run_dir, self.run)
             check_template(self.run)
 
     def episodes(self) -> int:
@@ -162,8 +166,8 @@ class Planned(NamedTuple):
         return len(select_tasks(self.run, tasks)) * self.run.evaluation.episodes_per_task
 
     def is_played(self) -> bool:
-        """Whether its directory has a finished evaluation of a run with the same fingerprint."""
-        finished = (self.run_dir / EVALUATION).is_file()
+        """Whether its directory has a finished (signed) evaluation of a run with the same fingerprint."""
+        finished = (self.run_dir / EVALUATION).is_file() and (self.run_dir / SUMS).is_file()
         return finished and recorded_fingerprint(self.run_dir) == self.run.fingerprint()
 
 
@@ -202,6 +206,7 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     if served and renderer:
         try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
+    check_curve(run)
     check_published(run)
     plan = Planned(run, out or default_run_dir(run), served)
     plan.check()

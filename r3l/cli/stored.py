@@ -109,9 +109,10 @@ def episodes(
 ) -> None:
     """Check episodes that another program played: each task equally often? Does the order matter?
 
-    Names tasks that are missing, unknown or repeated, and bounds the score over the complete task set. Where
-    tasks were repeated, tests whether outcomes of the same task depend on the position in the file, the
-    batch, the worker or the seed. Exit code 2 if the tasks were not played equally often.
+    Names tasks that are unknown, missing or played more or less often than most, and bounds the score over
+    the complete task set. Where tasks were repeated, tests whether outcomes of the same task depend on the
+    position in the file, the batch, the worker or the seed. Exit code 2 if the tasks were not played equally
+    often.
 
     Example: `r3l verify episodes alfworld.jsonl --env alfworld --task-set valid_seen --column task=gamefile`
     """

@@ -24,7 +24,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
-from r3l.endpoint.connection import ASIDE, ATTEMPTS, Connection, failure, one_line, refusal
+from r3l.endpoint.connection import ATTEMPTS, FAILURES, Connection, failure, one_line, refusal
 from r3l.endpoint.context_limits import entry_of_model, limit_of_model, limit_of_properties
 from r3l.endpoint.options import ANSWERED_BY, CONNECT, DialogTooLongError, EndpointOptions, ServerError
 from r3l.endpoint.responses import Answer, ChatAnswer, ModelList, TokenAnswer, read_json_of_server
@@ -36,20 +36,20 @@ LONGEST_NAME = 100  # characters of a model's name in an answer
 _IN_HEADER = re.compile(r"[!-~]*")  # characters of a key that a header can carry
 _RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
 _OF_WEIGHTS = ("root", "parent", "owned_by", "meta")  # fields of an entry of /models
-_OPTIONAL: Any = {"max_retries": 0, "headers": {ASIDE: "1"}}
+_OPTIONAL: Any = {"max_retries": 0}
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 class Endpoint:
     """Client of one model at an OpenAI-compatible server; an asynchronous context manager.
 
-    Failed requests are repeated, up to 20 attempts; 3 after missed deadlines, and after incomplete answers
-    that would most likely come again (content filter). ``counts``: ``requests``: attempts sent;
-    ``repeated/REASON``: attempts that failed and were repeated or given up; ``shortened``: responses for
-    which the server had less room than requested; ``overlong``: responses of more tokens than requested;
-    ``cut_short``: responses that the server cut off below that; ``cut_prompts``: prompts that it cut;
-    ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without the number of
-    their tokens; ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a
+    Failed requests are repeated, up to 20 attempts; the third missed deadline is final, and the third
+    incomplete answer of a kind that would most likely come again (content filter). ``counts``: ``requests``:
+    attempts sent; ``repeated/REASON``: attempts that failed and were repeated or given up; ``shortened``:
+    responses for which the server had less room than requested; ``overlong``: responses of more tokens than
+    requested; ``cut_short``: responses that the server cut off below that; ``cut_prompts``: prompts that it
+    cut; ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without the number
+    of their tokens; ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a
     control token.
 
     ``answering``: the models that answers name, in order of appearance; it begins with ``before``, the models
@@ -256,6 +256,7 @@ class Endpoint:
 
     async def _get(self, path: str) -> Any:
         """JSON of a GET request that is optional; None if it fails at the first attempt."""
+        FAILURES.set(None)
         try:
             async with asyncio.timeout(CONNECT):
                 response = await self._client.get(path, cast_to=httpx2.Response, options=_OPTIONAL)
@@ -265,6 +266,7 @@ class Endpoint:
 
     async def _ask(self, kind: type[AnswerT], path: str, body: Mapping[str, Any] | None) -> AnswerT:
         """Send a request (GET if ``body`` is None), repeated as needed, and count what the answer lacks."""
+        FAILURES.set(Counter())
         try:
             if body is None:
                 response = await self._client.get(path, cast_to=httpx2.Response)

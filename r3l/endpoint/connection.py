@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -39,8 +40,8 @@ from r3l.files.redact import KEY, masked_message
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; pauses of up to 8 s add up to two minutes, in which a server can restart
-# Missed deadlines, and filtered or unknown answers, are final at the third attempt: each takes long, or
-# comes again.
+# Missed deadlines, and filtered or unknown answers, are final the third time: each takes long, or comes
+# again.
 LATE_ATTEMPTS = 3
 LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one MiB
 QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to report
@@ -52,7 +53,9 @@ _KINDS: dict[str, type[Answer]] = {
     "/completions": TokenAnswer,
     "/models": ModelList,
 }
-ASIDE = "x-r3l-aside"  # marks, inside the client only, a request whose answer is optional
+# Failed attempts at the request that this task sends, by reason; None: its answer is optional, and a failure
+# is not counted.
+FAILURES: ContextVar[Counter[str] | None] = ContextVar("failures", default=None)
 # Before a server's first answer these mean, most likely, that there is no such server.
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)
 ReceivedT = TypeVar("ReceivedT")
@@ -61,8 +64,8 @@ ReceivedT = TypeVar("ReceivedT")
 class Connection(httpx2.AsyncClient):
     """HTTP client that the openai package sends each attempt at a request through.
 
-    It adds a deadline, checks the answer, and counts attempts in ``counts``. openai's client repeats an
-    attempt after one of httpx2's errors, not after a ServerError.
+    It adds a deadline, checks the answer, and counts attempts in ``counts``, and failed ones of one request
+    in FAILURES. openai's client repeats an attempt after one of httpx2's errors, not after a ServerError.
     """
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
@@ -80,20 +83,20 @@ class Connection(httpx2.AsyncClient):
         A checked answer is in the response's ``extensions["answer"]`` (None if the server refused). Raises
         httpx2's errors for what may be repeated, ServerError for what is final.
         """
-        aside = request.headers.pop(ASIDE, None) is not None
         self._counts["requests"] += 1
-        attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
-        response, content, answer = await self._attempt(request, options, attempt)
+        response, content, answer = await self._attempt(request, options)
         self._is_there = True
         self._answered = time.monotonic()
 
-        # A server that fails before it has ever answered fails at every request; a busy one says so (503).
         status = response.status_code
-        final = status == 500 and attempt >= LATE_ATTEMPTS and not self._has_answered
+        final = False
         if answer is not None:
             self._has_answered = True
-        elif not aside and (status in (408, 409, 429) or status >= 500):  # repeated by openai's client
-            self._count(str(status))
+        elif status in (408, 409, 429) or status >= 500:  # repeated by openai's client
+            failures = self._count(str(status))
+            # A server that fails before it has ever answered fails at every request; a busy one says so
+            # (503).
+            final = status == 500 and failures >= LATE_ATTEMPTS and not self._has_answered
         if status >= 500:  # a pause would not give it more room
             final = final or room_of_refusal(status, content.decode(errors="replace")) is not None
 
@@ -115,12 +118,11 @@ class Connection(httpx2.AsyncClient):
         self,
         request: httpx2.Request,
         options: dict[str, Any],
-        attempt: int,
     ) -> tuple[httpx2.Response, bytes, Answer | None]:
         """Receive a response before the deadline: itself, its body, and the checked answer if it is one.
 
         What may be an accident is raised as it is, to be repeated by openai's client; what would come again
-        is a ServerError, which is final, some of it only at a later ``attempt`` (counted from 1).
+        is a ServerError, which is final, some of it only when it has come LATE_ATTEMPTS times.
         """
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)
         try:
@@ -131,20 +133,18 @@ class Connection(httpx2.AsyncClient):
                 answer.check_complete()
         except UnfinishedAnswer as error:
             self._has_answered = True
-            self._count(error.reason)
-            if error.lasting and attempt >= LATE_ATTEMPTS:
+            if self._count(error.reason) >= LATE_ATTEMPTS and error.lasting:
                 raise failure(self._options, path, error) from None
             raise
         except TimeoutError as error:
-            self._count("TimeoutError")
-            if attempt >= LATE_ATTEMPTS:
+            if self._count("TimeoutError") >= LATE_ATTEMPTS:
                 raise failure(self._options, path, error) from None
             raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
         except (httpx2.TransportError, UnusableAnswer) as error:
-            self._count(type(error).__name__)
+            failures = self._count(type(error).__name__)
             # Before any answer there is most likely no such server. One attempt shows that nothing listens,
             # or that it speaks another protocol; a connection that breaks may be an accident a few times.
-            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
+            unlikely = isinstance(error, _FINAL_AT_FIRST) or failures >= LATE_ATTEMPTS
             is_there = self._is_there and not isinstance(error, UnusableAnswer)
             if unlikely and not (self._has_answered or is_there):
                 raise failure(self._options, path, error) from None
@@ -197,10 +197,18 @@ class Connection(httpx2.AsyncClient):
             task.cancel()
             await asyncio.wait({task})
 
-    def _count(self, reason: str) -> None:
-        """Count a failed attempt, and warn of it."""
+    def _count(self, reason: str) -> int:
+        """Count a failed attempt, and warn of it, unless the answer is optional (then 0).
+
+        Returns how many attempts at this request failed for ``reason``.
+        """
+        failures = FAILURES.get()
+        if failures is None:
+            return 0
+        failures[reason] += 1
         self._counts[f"repeated/{reason}"] += 1
         self._warn(f"an attempt failed ({reason})")
+        return failures[reason]
 
     def _warn(self, what: str) -> None:
         """Log a warning, unless there was one a moment ago."""
@@ -255,7 +263,7 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
         )
     if isinstance(error, UnfinishedAnswer):
         return UnfinishedError(
-            f"{where} gave no complete answer after {LATE_ATTEMPTS if error.lasting else ATTEMPTS} attempts "
+            f"{where} gave no complete answer, also when asked again "
             f"({one_line(str(error))[:300]}). A response that may be incomplete is not scored: check the "
             f"server. {KEPT}",
             error.reason if error.lasting else None,

@@ -32,9 +32,9 @@ class DialogTooLongError(ServerError):
     ``room``: the token counts that its refusal names.
     """
 
-    def __init__(self, message: str, room: Room) -> None:
-        super().__init__(message)
-        self.room = room
+    def __init__(self, message: str, room: Room | None = None) -> None:
+        super().__init__(message)  # pickle makes the error from this alone, then sets its attributes
+        self.room = room or Room()
 
 
 class RefusedRequestError(ServerError):
@@ -47,7 +47,7 @@ class UnfinishedError(ServerError):
     ``lasting``: the reason, if it would come again at any repetition (such as ``content_filter``); else None.
     """
 
-    def __init__(self, message: str, lasting: str | None) -> None:
+    def __init__(self, message: str, lasting: str | None = None) -> None:
         super().__init__(message)
         self.lasting = lasting
 

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from r3l.config import Run
+from r3l.config import Run, trains
 from r3l.core.errors import ConfigError
 from r3l.evaluation.episodes import GroupScore, play_all, scores
 from r3l.evaluation.protocols import select_tasks
@@ -44,9 +44,17 @@ class CurvePoint(TypedDict):
 def check_curve(run: Run) -> None:
     """Raise ConfigError if test tasks cannot be played after the updates that ``evaluation.curve`` names.
 
-    That is the case with another engine than local, for an update beyond ``train.steps``, and for one after
-    which the sampling weights are not synchronised (no multiple of ``train.sync_interval``).
+    That is the case if the method trains nothing, with another engine than local, for an update beyond
+    ``train.steps``, and for one after which the sampling weights are not synchronised (no multiple of
+    ``train.sync_interval``). A run without a curve passes.
     """
+    if not run.evaluation.curve:
+        return
+    if not trains(run):
+        raise ConfigError(
+            f"evaluation.curve={list(run.evaluation.curve)} names updates, and {run.cell} trains nothing: "
+            "leave it out"
+        )
     if run.engine != "local":
         raise ConfigError(
             f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has "

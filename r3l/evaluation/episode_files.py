@@ -7,8 +7,6 @@ of an episode.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import generator
 from r3l.core.text import counted
+from r3l.files.csv_files import csv_lines
 from r3l.files.json_files import read_jsonl, read_text
 from r3l.stats.comparison import adjusted
 from r3l.stats.intervals import Interval, task_interval
@@ -85,8 +84,9 @@ class EpisodeCheck:
 
     - ``tasks``: number of tasks in the task set, or in the file if ``named`` is False: no set was given.
     - ``plays``: number of played tasks by number of episodes: {1: 134} for 134 tasks played once each.
-    - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
-      played more often than the most frequent number of times.
+    - ``missing``, ``unknown``: tasks never played, and ids that the set does not have.
+    - ``fewer``, ``repeated``: tasks played less often, and more often, than the number of times that most
+      tasks were played; of several such numbers the largest.
     - ``success``: mean over played tasks of each task's mean, with its interval; ``over_episodes``: mean over
       all episodes, unknown tasks included.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
@@ -102,6 +102,7 @@ class EpisodeCheck:
     plays: dict[int, int]
     missing: list[str]
     unknown: list[str]
+    fewer: list[str]
     repeated: list[str]
     over_episodes: float
     success: Interval
@@ -112,8 +113,8 @@ class EpisodeCheck:
 
     @property
     def wrong(self) -> bool:
-        """True if tasks are missing, unknown or repeated: the mean is no score of the task set."""
-        return bool(self.missing or self.unknown or self.repeated)
+        """True if tasks are unknown or not played equally often: the mean is no score of the task set."""
+        return bool(self.missing or self.unknown or self.fewer or self.repeated)
 
     def as_json(self) -> dict[str, Any]:
         """All fields as JSON values, for ``--json``."""
@@ -147,6 +148,7 @@ class EpisodeCheck:
         wrong = {
             "never played": self.missing,
             "not in the task set": self.unknown,
+            "played less often than most": self.fewer,
             "played more often than most": self.repeated,
         }
         for what, ids in wrong.items():
@@ -175,7 +177,8 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
 
     ``columns``: name of a field of PlayedEpisode, or batch, worker or seed -> its column in the file, such as
     ``{"task": "gamefile"}``; by default both have one name. Raises ConfigError for another name, DataError
-    naming file, line, column, value and fix if the file is missing or empty, or a value is wrong.
+    naming file, line, column, value and fix if the file is missing or empty, a value is wrong, or a line of
+    CSV has not as many columns as the header.
     """
     columns = dict(columns or {})
     known = [*(name for name in PlayedEpisode.model_fields if name != "conditions"), *CONDITIONS]
@@ -189,18 +192,16 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             f"{path} is not a file; name a file with one line per episode (JSONL, or CSV with a header)"
         )
     if path.suffix == ".csv":
-        rows: Sequence[Mapping[str, Any]] = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
-        first = 2  # line 1 is the header
+        rows: Sequence[tuple[str, Mapping[str, Any]]] = csv_lines(path, read_text(path))
     else:
-        rows = read_jsonl(path)
-        first = 1
+        rows = [(f"{path}, line {number}", row) for number, row in enumerate(read_jsonl(path), 1)]
     if not rows:
         raise DataError(
             f"{path} has no episodes; name a file with one line per episode (JSONL, or CSV with a header)"
         )
 
     episodes = []
-    for number, row in enumerate(rows, first):
+    for where, row in rows:
         fields = {name: row.get(columns.get(name, name)) for name in known}
         conditions = {
             name: str(fields.pop(name)) for name in CONDITIONS if fields.get(name) not in (None, "")
@@ -215,8 +216,7 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             if source not in row:
                 fix = f"name the column that holds it (--column {name}=COLUMN)"
             raise DataError(
-                f"{path}, line {number}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; "
-                f"{fix}"
+                f"{where}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; {fix}"
             ) from error
     return episodes
 
@@ -249,9 +249,10 @@ def check_episodes(
         else:
             outcomes[task].append(place)
 
-    # Once, twice, ...: most tasks say how often each should have been played.
+    # Once, twice, ...: most tasks say how often each should have been played. If as many were played once as
+    # twice, episodes are more likely missing than played in addition.
     plays = Counter(len(outcomes[task]) for task in ids if outcomes[task])
-    usual = plays.most_common(1)[0][0] if plays else 0
+    usual = max(plays, key=lambda times: (plays[times], times), default=0)
     solved = np.array([row.success for row in episodes], float)
     means = [fmean(solved[outcomes[task]]) for task in ids if outcomes[task]]
     if not means:
@@ -277,6 +278,7 @@ def check_episodes(
         plays=dict(sorted(plays.items())),
         missing=missing,
         unknown=sorted(unknown),
+        fewer=[task for task in ids if 0 < len(outcomes[task]) < usual],
         repeated=[task for task in ids if len(outcomes[task]) > usual],
         over_episodes=float(solved.mean()),
         success=task_interval(means),

@@ -62,14 +62,15 @@ class EpisodeBatch(TypedDict):
 
     ``evaluated``: digests of model, task set and settings; the line counts only while they are the same.
     ``generated``: tokens sampled. ``impossible``: turns whose action the environment did not carry out.
-    ``counts``: requests, retries and the like, of a model at a server.
+    ``counts``: ``prompt`` (tokens of prompts); of a model at a server also requests, retries and the like
+    since the line before.
     """
 
     evaluated: dict[str, str | None]
     episodes: list[EpisodeRow]
     generated: Number
     impossible: NotRequired[int]
-    counts: NotRequired[dict[str, Number]]  # requests to a server
+    counts: NotRequired[dict[str, Number]]
 
 
 class GroupScore(TypedDict):
@@ -114,8 +115,8 @@ class Evaluation(RunIdentity):
 class PlayedEpisodes:
     """All episodes of an evaluation, in the order of their tasks.
 
-    ``generated``: tokens sampled. ``counts``: requests, retries and the like of a model at a server; empty of
-    a local one. ``impossible``: turns whose action the environment did not carry out.
+    ``generated``: tokens sampled. ``counts``: ``prompt`` (tokens of prompts); of a model at a server also
+    requests, retries and the like. ``impossible``: turns whose action the environment did not carry out.
     """
 
     episodes: list[EpisodeRow]
@@ -191,7 +192,7 @@ async def _play_batch(
     """Play the episodes of a batch at the same time; return its line and their trajectories.
 
     ``ended`` is called after each episode, with its success: a batch of long responses can take an hour.
-    ``counts`` is in the line if the policy is a server's: what it counted since the last line.
+    Requests in its ``counts`` may be of other batches that are played at the same time.
     """
     run = session.run
     refused = session.package.refused
@@ -216,10 +217,8 @@ async def _play_batch(
         "episodes": [episode_row(trajectory) for trajectory in trajectories],
         "generated": ctx.counters[GENERATED_TOKENS],
         "impossible": int(ctx.counters[IMPOSSIBLE]),
+        "counts": session.take_counts() | {"prompt": ctx.counters[PROMPT_TOKENS]},
     }
-    counts = session.take_counts()
-    if counts:
-        line["counts"] = counts | {"prompt": ctx.counters[PROMPT_TOKENS]}
     return line, trajectories
 
 

@@ -119,11 +119,11 @@ def training_warning(run: Run, tasks: Sequence[Task]) -> str:
 def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
     """Play the test tasks of a run whose training is finished; return the content of evaluation.json.
 
-    Writes episodes.jsonl, transcripts.jsonl.gz, evaluation.json and their digests into ``run_dir``; for
-    another ``task_set`` than the run's own test task set, into a folder below it (r3l.runs.run_paths).
-    Episodes that an earlier, stopped call played are not played again. ``served``: a model behind a server
-    that samples instead of the checkpoint. Raises an R3LError if run, model or tasks are not as recorded,
-    ConfigError if a server played the run and ``served`` is None.
+    Writes episodes.jsonl, evaluation.json and their digests into ``run_dir``, and transcripts.jsonl.gz, which
+    is for reading and has no digest; for another ``task_set`` than the run's own test task set, into a folder
+    below it (r3l.runs.run_paths). Episodes that an earlier, stopped call played are not played again.
+    ``served``: a model behind a server that samples instead of the checkpoint. Raises an R3LError if run,
+    model or tasks are not as recorded, ConfigError if a server played the run and ``served`` is None.
     """
     run = run_of(run_dir)
     check_environment(run, run_dir)
@@ -133,14 +133,6 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
     out = evaluation_folder(run_dir, name, run.env_settings.test_task_set)
     with locked(out):
         result = read_json(run_dir / RESULT, Result)
-
-        # Batches of an earlier call count only if all of this is the same.
-        evaluated: dict[str, str | None] = {
-            "checkpoint": result["checkpoint_sha256"],
-            "task_set": described["sha256"],
-            "run": run.fingerprint(),
-            **(served.identity if served else {}),
-        }
         opened: AbstractContextManager[PlaySession]
         if served:
             opened = open_served_session(run, served)
@@ -154,6 +146,14 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
             trained = training_warning(run, tasks)
             if trained:
                 described["warning"] = "; ".join(filter(None, [described.get("warning"), trained]))
+            # Batches of an earlier call count only if all of this is the same. A tokenizer's revision on the
+            # hub is known only now that it is loaded.
+            evaluated: dict[str, str | None] = {
+                "checkpoint": result["checkpoint_sha256"],
+                "task_set": described["sha256"],
+                "run": run.fingerprint(),
+                **(served.identity if served else {}),
+            }
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 

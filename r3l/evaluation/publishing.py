@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -16,19 +18,19 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError, first_line
-from r3l.evaluation.episodes import Evaluation
+from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.evaluate import TRAINED_ON, TrainedOn, checkpoint_of, trained_on
 from r3l.evaluation.summary import caveats
-from r3l.evaluation.verification import check_signed
+from r3l.evaluation.verification import EPISODES, check_signed
 from r3l.files.digests import SUMS
-from r3l.files.json_files import read_json
-from r3l.files.writing import write_json_atomic, write_text_atomic
+from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.writing import replacing, write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
 from r3l.runs.manifest import Manifest, run_of
 from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
-from r3l.stats.intervals import wilson_interval
+from r3l.stats.intervals import task_interval
 
 HUB = "hub:"
 CARD = "README.md"
@@ -54,8 +56,8 @@ PAGE = """---
 
 ## Scores
 
-Test tasks `{task_set[name]}` (sha256 `{task_set[sha256]:.12}`), temperature {temperature:g}, 95 % Wilson
-intervals over episodes.
+Test tasks `{task_set[name]}` (sha256 `{task_set[sha256]:.12}`), temperature {temperature:g}, 95 %
+intervals over tasks.
 
 | tasks | episodes | success | interval | mean reward |
 |---|---|---|---|---|
@@ -90,7 +92,8 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     ``target``: a folder that does not exist yet, or ``hub:OWNER/NAME``; a new repository is private. Files
     for resuming are left out, a LoRA adapter is merged. With ``dry_run`` nothing is written. Raises DataError
     if the run has no checkpoint, is not evaluated or has changed files, CheckpointError if its weights are
-    not the ones in its result, ConfigError for an invalid target or if the hub refuses.
+    not the ones in its result, ConfigError for an invalid target or if the hub refuses, RunDirectoryError if
+    the folder cannot be written; then nothing of it is left.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)
@@ -132,11 +135,12 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
 
 
 def _write(checkpoint: Path, names: list[str], card: str, record: TrainedOn, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for name in names:
-        shutil.copy(checkpoint / name, folder / name)
-    write_text_atomic(folder / CARD, card)
-    write_json_atomic(folder / TRAINED_ON, record)
+    """Write ``folder`` at once; if that fails, nothing of it is left."""
+    with replacing(folder) as temporary:
+        for name in names:
+            shutil.copy(checkpoint / name, temporary / name)
+        write_text_atomic(temporary / CARD, card)
+        write_json_atomic(temporary / TRAINED_ON, record)
 
 
 def _upload(checkpoint: Path, names: list[str], card: str, record: TrainedOn, repository: str) -> None:
@@ -193,12 +197,17 @@ def model_card(run_dir: Path) -> str:
     training["hardware"] = ", ".join(hardware)
     training["code"] = f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`"
     training["weights"] = f"sha256 `{result['checkpoint_sha256']}`"
+    # Attempts at one task are not independent, so intervals are over tasks.
+    outcomes: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))  # by group and task
+    for episode in read_jsonl(run_dir / EPISODES, EpisodeRow):
+        for name in (episode["group"], "all"):
+            outcomes[name][episode["task"]].append(episode["success"])
     scores = []
     for name, group in evaluation["groups"].items():
-        found = wilson_interval(group["success"], group["episodes"])
+        found = task_interval([fmean(attempts) for attempts in outcomes[name].values()])
+        bounds = "none" if found.low is None else f"{found.low:.3f} to {found.high:.3f}"
         scores.append(
-            f"| {name} | {group['episodes']} | {found.mean:.3f} | {found.low:.3f} to {found.high:.3f} "
-            f"| {group['reward']:.3f} |"
+            f"| {name} | {group['episodes']} | {group['success']:.3f} | {bounds} | {group['reward']:.3f} |"
         )
     return PAGE.format(
         header=yaml.safe_dump(header, sort_keys=False),

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.config import Run, dialogue_of, find_model, locate, names
+from r3l.config import Run, dialogue_of, find_model, locate, model_identity, names
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.policy import Policy
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
+from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json
 from r3l.files.redact import masked, masked_json
 from r3l.files.writing import write_json_atomic
@@ -61,15 +62,21 @@ class ServedModel:
         """The texts that, with the run's settings, decide a response, by name.
 
         ``model``: its name. ``dialog``: ``messages`` or ``tokens``. ``request``: the request options as JSON,
-        secrets masked. ``about``: what the server says of the weights, as JSON. The address is left out: a
-        restarted server may have another one, and --out names the folder to resume in.
+        secrets masked. ``about``: what the server says of the weights, as JSON. ``tokenizer``, only if
+        dialogs are sent as tokens of a ``tokenizer`` that is named: the digest of its files, or its revision,
+        as JSON. The address is left out: a restarted server may have another one, and --out names the folder
+        to resume in.
         """
-        return {
+        identity = {
             "model": self.endpoint.model,
             "dialog": self.dialog.value,
             "request": masked(json.dumps(dict(self.endpoint.fields), sort_keys=True)),
             "about": json.dumps(dict(self.about), sort_keys=True),
         }
+        # Without a name it is the tokenizer of the run's model, which is in the run's fingerprint.
+        if self.dialog is Dialog.TOKENS and self.tokenizer:
+            identity["tokenizer"] = json.dumps(model_identity(self.tokenizer), sort_keys=True)
+        return identity
 
     @property
     def short_hash(self) -> str:
@@ -142,11 +149,12 @@ class ServedSession(PlaySession):
 
         They are its address without API keys, the model and what the server says of it (``about``), the form
         of dialogs, temperature, request fields, concurrency and limits. ``same_template``: False if the
-        server's prompts have another number of tokens than ours.
+        server's prompts have another number of tokens than ours. ``tokenizer``, only if dialogs are sent as
+        tokens: its digest or revision.
         """
         options = self.served.endpoint
         run = self.run
-        return {
+        facts: dict[str, Any] = {
             "endpoint": options.shown,
             "model": options.model,
             "about": dict(self.served.about),
@@ -158,6 +166,9 @@ class ServedSession(PlaySession):
             "concurrency": options.concurrency,
             "deadline": options.deadline,
         }
+        if self.served.dialog is Dialog.TOKENS:
+            facts["tokenizer"] = model_identity(self.served.tokenizer or run.model)
+        return facts
 
 
 @contextmanager
@@ -195,7 +206,8 @@ def model_named(served: str) -> str:
 def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Raise RunDirectoryError if ``run_dir`` holds another run, or this run with another served model.
 
-    Served models differ if their ``identity`` does: name, request fields, what the server says of them.
+    Served models differ if their ``identity`` does: name, request fields, what the server says of them, and
+    the tokenizer of dialogs that are sent as tokens.
     """
     path = run_dir / MANIFEST
     if not path.is_file():
@@ -203,9 +215,9 @@ def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
     before = read_json(path, Manifest)
     held = before.get("agent", {}) | {"run": before["fingerprint"]}
     wanted = served.identity | {"run": run.fingerprint()}
-    differing = [key for key in wanted if held.get(key) != wanted[key]]
+    differing = [key for key in wanted | held if held.get(key) != wanted.get(key)]
     if differing:
-        changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
+        changed = [f"{key} {held.get(key)!r}, now {wanted.get(key)!r}" for key in differing]
         raise RunDirectoryError(
             f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder (--out)"
         )
@@ -214,13 +226,13 @@ def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
 def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Write manifest.json and result.json of a run that trains nothing and keeps no model, into ``run_dir``.
 
-    The directory is made if needed; an evaluated run stays as it is. Raises RunDirectoryError if it holds
+    The directory is made if needed; an evaluated and signed run stays as it is. Raises RunDirectoryError if it holds
     another run, or this one of another served model.
     """
     with locked(run_dir):
         check_served_owner(run, run_dir, served)
-        if (run_dir / EVALUATION).is_file():
-            return  # finished and signed
+        if (run_dir / EVALUATION).is_file() and (run_dir / SUMS).is_file():
+            return
         content = manifest(run)
         content["agent"] = served.identity
         write_json_atomic(run_dir / MANIFEST, content)

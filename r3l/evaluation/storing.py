@@ -12,9 +12,9 @@ from r3l.core.errors import DataError
 from r3l.evaluation.episodes import Evaluation
 from r3l.evaluation.stored_runs import ATTEMPTS, PROBES, ProbeOrigin, origins, verify_probes
 from r3l.evaluation.tuning import TuningResult
-from r3l.evaluation.verification import JSON_FILES, JSONL_FILES, sign, verify_all
+from r3l.evaluation.verification import JSON_FILES, JSONL_FILES, verify, verify_all
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.json_files import columns_path, read_json, read_jsonl, write_columns
+from r3l.files.json_files import columns_path, read_json, read_jsonl, stored_variants, write_columns
 from r3l.files.locks import locked
 from r3l.files.paths import STORED
 from r3l.files.writing import replacing, write_atomic, write_json_atomic, write_text_atomic
@@ -29,11 +29,12 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
 
-    Runs are verified first. JSON lines become compressed columns; checkpoints are left out; trajectories are
-    kept of seed 0, for reading. A run that is stored already is left out; a stored run of the same name with
-    another fingerprint is replaced. Raises DataError if a stored run has the same fingerprint and other
-    scores: the same run ended differently, and the user has to choose one. Before anything is written, raises
-    DataError if ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
+    Runs are verified before and after. JSON lines become compressed columns; checkpoints are left out;
+    trajectories are kept of seed 0, for reading. A run that is stored already is left out; a stored run of
+    the same name with another fingerprint is replaced. Raises DataError if a stored run has the same
+    fingerprint and other scores: the same run ended differently, and the user has to choose one. Before
+    anything is written, raises DataError if ``out`` is this project's own store and a run was made from a
+    tree with uncommitted changes.
     """
     dirty = origins(run_dirs).dirty if out.resolve() == STORED else []
     if dirty:
@@ -51,7 +52,7 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
             if _is_stored(source, target):
                 continue
 
-            # The run appears under its name only when it is complete and signed.
+            # The run appears under its name only when it is complete, verified and signed.
             with replacing(target) as temporary:
                 for name in JSON_FILES:
                     shutil.copyfile(source / name, temporary / name)
@@ -60,9 +61,9 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
                     write_json_atomic(temporary / MANIFEST, manifest)
                 logs = [trajectory_log.FILE] if source.name == WITH_TRAJECTORIES else []
                 for name in (*JSONL_FILES, *logs):
-                    if (source / name).is_file():  # zero-shot has no metrics
+                    if stored_variants(source / name):  # zero-shot has no metrics
                         write_columns(columns_path(temporary / name), read_jsonl(source / name))
-                sign(temporary)
+                verify(temporary)  # and sign
             written.append(target)
     return written
 

@@ -30,7 +30,7 @@ from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
 from r3l.runs.metrics import COLLECT_SECONDS
-from r3l.runs.result import SCHEMA, Result, final_scores
+from r3l.runs.result import SCHEMA, Result, RunIdentity, final_scores
 from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT, has_other_name
 from r3l.runs.run_paths import find_further
 from r3l.runs.step_metrics import read_metrics, totals
@@ -169,13 +169,14 @@ def verify(run_dir: Path) -> None:
 def verify_further(folder: Path, run_dir: Path) -> None:
     """Verify the evaluation in ``folder``, of the run in ``run_dir`` on a further task set.
 
-    Scores, episodes, task set and weights must agree with the run's files. If the folder has no SHA256SUMS,
-    it is written (:func:`sign`). Raises DataError naming the first file and key that differs.
+    Names, seed, scores, episodes, task set and weights must agree with the run's files. If the folder has no
+    SHA256SUMS, it is written (:func:`sign`). Raises DataError naming the first file and key that differs.
     """
     if (folder / SUMS).is_file():
         check_signed(folder)
     run = run_of(run_dir)
     evaluation = read_json(folder / EVALUATION, Evaluation)
+    _verify_identity(run, read_json(run_dir / MANIFEST, Manifest), folder / EVALUATION, evaluation)
     _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
     weights = read_json(run_dir / RESULT, Result)["checkpoint_sha256"]
     _check_equal(
@@ -215,22 +216,25 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
 
     # Result and evaluation have the manifest's names, the same weights and the same task sets.
-    names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
-    expected = {**names, "fingerprint": own}
-    expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
-    files: list[tuple[Path, Mapping[str, Any]]] = [
-        (run_dir / EVALUATION, evaluation),
-        (run_dir / RESULT, result),
-    ]
-    for path, content in files:
-        for key, value in expected.items():
-            _check_equal(path, key, content[key], value, f"{MANIFEST} has")
+    _verify_identity(run, manifest, run_dir / EVALUATION, evaluation)
+    _verify_identity(run, manifest, run_dir / RESULT, result)
     _check_equal(run_dir / RESULT, "profile", result["profile"], run.profile, f"{MANIFEST} has")
     weights = {"step": result["steps"], "sha256": result["checkpoint_sha256"]}
     _check_equal(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
     sets = manifest["task_set"]
     for described in filter(None, (sets.get("train"), sets["test"], evaluation["task_set"])):
         _verify_task_set(run, run_dir / EVALUATION, described)
+
+
+def _verify_identity(run: Run, manifest: Manifest, path: Path, content: RunIdentity) -> None:
+    """Check that ``content`` of the file ``path`` has the names, seed and fingerprint of the manifest's run."""
+    inputs = manifest["inputs"]
+    expected = {"cell": run.cell_of(inputs), "model": run.model_name(inputs)}
+    expected |= {"fingerprint": run.fingerprint(inputs)}
+    expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
+    found: Mapping[str, Any] = content
+    for key, value in expected.items():
+        _check_equal(path, key, found[key], value, f"{MANIFEST} has")
 
 
 def _verify_task_set(run: Run, path: Path, described: TaskSetSummary) -> None:

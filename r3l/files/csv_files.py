@@ -1,4 +1,4 @@
-"""CSV files with a header, checked line by line against a pydantic model whose fields are the columns."""
+"""CSV files with a header, whose lines may be checked against a pydantic model with the columns as fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,30 @@ from r3l.files.json_files import read_text
 
 M = TypeVar("M", bound=BaseModel)
 
+csv.field_size_limit(2**31 - 1)  # by default 131,072 characters: a transcript is longer
 FILES = 32  # files whose rows are kept in memory; our choice: a report reads some ten of published numbers
+
+
+def csv_lines(
+    path: Path, content: str, columns: Sequence[str] | None = None
+) -> list[tuple[str, dict[str, str]]]:
+    """The rows of a CSV file with the text ``content``, by column, each with its place (``main.csv, line 3``).
+
+    ``columns``: the header that it must have; None: any. Blank lines are skipped. Raises DataError, naming
+    file, line and fix, for another header, or for a row with another number of columns than the header.
+    """
+    reader = csv.DictReader(io.StringIO(content, newline=""))
+    try:
+        if columns is not None and reader.fieldnames != columns:
+            raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(columns)}")
+        lines = [(f"{path}, line {reader.line_num}", fields) for fields in reader]
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error
+    for where, fields in lines:
+        if None in fields or None in fields.values():
+            count = len(reader.fieldnames or ())
+            raise DataError(f"{where}: not {count} columns; put text that has a comma in quotes")
+    return lines
 
 
 def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
@@ -31,21 +54,8 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
 
 @lru_cache(maxsize=FILES)  # a report reads a file once per table, and again if it was changed
 def _rows(path: Path, content: str, model: type[BaseModel]) -> Sequence[tuple[str, Any]]:
-    # The form: header, quotes, number of columns.
-    columns = list(model.model_fields)
-    reader = csv.DictReader(io.StringIO(content, newline=""))
-    try:
-        if reader.fieldnames != columns:
-            raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(columns)}")
-        lines = [(f"{path}, line {reader.line_num}", fields) for fields in reader]
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error
-
     rows = []
-    for where, fields in lines:
-        if None in fields or None in fields.values():
-            raise DataError(f"{where}: not {len(columns)} columns; put text that has a comma in quotes")
-        # The values, by the model.
+    for where, fields in csv_lines(path, content, list(model.model_fields)):
         try:
             rows.append((where, model.model_validate(fields)))
         except ValidationError as error:

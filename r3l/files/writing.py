@@ -133,9 +133,10 @@ def is_write_error(error: Exception, folder: Path) -> bool:
     if not isinstance(error, OSError):
         # safetensors and tokenizers write in Rust, and raise their own exceptions.
         return "(os error " in str(error)
-    if error.filename is None:
+    named = [name for name in (error.filename, error.filename2) if name is not None]  # shutil: from, to
+    if not named:
         return error.errno in DISK
-    return Path(str(error.filename)).absolute().is_relative_to(folder.absolute())
+    return any(Path(str(name)).absolute().is_relative_to(folder.absolute()) for name in named)
 
 
 @contextmanager

@@ -36,7 +36,16 @@ from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, TimeLimit, time_limit
 from r3l.runs.result import Result, finished_result, result
-from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
+from r3l.runs.run_dir import (
+    CURVE,
+    MANIFEST,
+    METRICS,
+    RESULT,
+    check_owner,
+    check_recorded_curve,
+    forget_after,
+    locked,
+)
 from r3l.runs.session import finished_share
 from r3l.runs.steps import Metrics, keeping_batch, recording
 
@@ -107,6 +116,8 @@ def train_model(
     # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
     start = checkpoint.last_good(run_dir / "checkpoints")
     state = checkpoint.read_state(start, run.fingerprint()) if start else None
+    if state:
+        check_recorded_curve(run_dir, run.evaluation.curve, state["step"])
     with open_session(run, str(start) if start else base_checkpoint_of(run), trains=True) as session:
         write_json_atomic(run_dir / MANIFEST, manifest(run))
         trainer = trainer_of(session, method)

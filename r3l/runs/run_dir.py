@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NotRequired
@@ -11,7 +11,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from r3l.config import Run
-from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
+from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.files import locks
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
@@ -89,6 +89,22 @@ def forget_after(path: Path, step: int) -> None:
     """
     if path.is_file():
         rewrite_jsonl(path, [row for row in read_jsonl(path, StepLine) if row["step"] <= step])
+
+
+def check_recorded_curve(run_dir: Path, curve: Sequence[int], step: int) -> None:
+    """Raise ConfigError if curve.jsonl does not have the updates of ``curve`` up to the checkpoint's ``step``.
+
+    Earlier updates cannot be played any more. Update ``step`` itself may be missing: its test tasks can be
+    played when the run resumes. Raises DataError for a damaged line.
+    """
+    path = run_dir / CURVE
+    recorded = [row["step"] for row in read_jsonl(path, StepLine) if row["step"] <= step]
+    if recorded not in ([u for u in curve if u <= step], [u for u in curve if u < step]):
+        raise ConfigError(
+            f"{path} has updates {recorded} up to the checkpoint of update {step}, and evaluation.curve names "
+            f"{list(curve)}: resume with the curve that the run began with ({run_dir / MANIFEST} has it), or "
+            "train in another directory (--run-dir)"
+        )
 
 
 def recorded_fingerprint(run_dir: Path) -> str | None:

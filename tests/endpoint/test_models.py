@@ -8,7 +8,7 @@ import pytest
 from chat_requests import ask
 from chat_server import Server, completion, serving
 
-from r3l.endpoint.client import about_model, only_model
+from r3l.endpoint.client import Endpoint, about_model, only_model
 from r3l.endpoint.connection import LATE_ATTEMPTS
 from r3l.endpoint.options import EndpointOptions, ServerError
 
@@ -60,3 +60,15 @@ def test_a_server_that_cannot_list_its_models_is_told_which_one(caplog):
         caplog.clear()
         assert asyncio.run(about_model(EndpointOptions(url, "tiny"))) == {} and not caplog.text
         server.shutdown()
+
+
+@pytest.mark.parametrize("reply", ["<html>A page for people</html>", '{"data": [{"id": 4}]}'])
+def test_an_optional_question_that_gets_no_usable_answer_is_not_counted_as_a_failure(reply, caplog):
+    async def asked(url):
+        async with Endpoint(EndpointOptions(url, "tiny")) as endpoint:
+            assert await endpoint.about() == {}
+            return endpoint.counts
+
+    with serving(lambda request, before: completion("4"), models=reply) as (url, _):
+        assert asyncio.run(asked(url)) == {"requests": 1}
+    assert not caplog.text

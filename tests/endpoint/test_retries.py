@@ -84,6 +84,31 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
         )  # on a busy machine the time may be over before a request is sent
 
 
+def late(request, before):
+    time.sleep(3)
+    return completion("4")
+
+
+@pytest.mark.parametrize(
+    ("third", "reason"),
+    [
+        (late, "TimeoutError"),
+        (lambda request, before: completion("Let", "content_filter"), "content_filter"),
+        (lambda request, before: (500, "out of memory"), "500"),
+    ],
+)
+def test_failures_of_another_kind_make_none_final(third, reason):
+    """Two refusals of a busy server, and one failure of a kind that is final at the third."""
+
+    def answer(request, before):
+        return (503, "busy") if before < 2 else third(request, before) if before == 2 else completion("4")
+
+    counts = {}
+    with serving(answer) as (url, seen):
+        assert ask(url, counts, deadline=2.0).text == "4" and len(seen) == 4
+    assert counts == {"requests": 4, "repeated/503": 2, f"repeated/{reason}": 1}
+
+
 def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, caplog):
     """It took the request and stopped, with the connection still open: no answer will come."""
     monkeypatch.setattr(connection, "NOTICE", 0.2)

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from program import run as command
 
 from r3l.api import running
 from r3l.config import build_method, resolve
@@ -110,12 +111,51 @@ def test_a_run_stopped_while_its_test_tasks_play_plays_them_when_resumed(
         (["evaluation.curve=[1,4]"], "update 4, but train.steps is 3"),
         (["evaluation.curve=[1]", "train.sync_interval=2"], "update 1, but train.sync_interval is 2"),
         (["evaluation.curve=[1]", "engine=trinity"], "needs the local engine"),
+        (["evaluation.curve=[1]", "train.steps=0"], "trains nothing"),
     ],
 )
 def test_a_curve_that_cannot_be_played_is_refused_before_any_work(settings, words, tmp_path):
     with pytest.raises(ConfigError, match=words):
         running.train_run(run_of(*settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_curve_of_a_method_that_trains_nothing_is_refused(monkeypatch, capsys, tmp_path):
+    """Also by `r3l evaluate`, whose runs train nothing."""
+    monkeypatch.chdir(tmp_path)
+    zero_shot = resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.curve=[1]"])
+    with pytest.raises(ConfigError, match=r"zero_shot trains nothing: leave it out"):
+        running.train_run(zero_shot, tmp_path / "run")
+    words = ("evaluate", "math", "--tier", "nano", "--model", "math-1.5m", "--set", "evaluation.curve=[1]")
+    code, _, err = command(monkeypatch, capsys, *words)
+    assert code == 2 and "trains nothing: leave it out" in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("began", "resumed", "names"),
+    [
+        ("[1,2,3]", "[1,3]", r"has updates \[1, 2\]"),
+        ("[1,2,3]", "[]", r"has updates \[1, 2\]"),
+        ("[]", "[1,3]", r"has updates \[\]"),
+        ("[1,3]", "[1,2,3]", None),  # update 2 is that of the checkpoint: it can still be played
+        ("[1,2]", "[1,2,3]", None),
+    ],
+)
+def test_a_run_resumes_with_the_curve_that_it_has_recorded(began, resumed, names, tmp_path):
+    """Else it could be finished, but not verified."""
+    running.train_run(run_of(f"evaluation.curve={began}"), tmp_path)
+    (tmp_path / "result.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
+    manifest = (tmp_path / "manifest.json").read_bytes()
+    again = run_of(f"evaluation.curve={resumed}")
+    if names:
+        with pytest.raises(ConfigError, match=rf"curve\.jsonl {names} up to the checkpoint of update 2"):
+            running.train_run(again, tmp_path)
+        assert (tmp_path / "manifest.json").read_bytes() == manifest
+        again = run_of(f"evaluation.curve={began}")
+    running.train_run(again, tmp_path)
+    evaluate_run(tmp_path)  # and verifies
 
 
 def test_updates_of_a_curve_ascend():

@@ -34,6 +34,7 @@ def test_missing_unknown_and_repeated_tasks_by_hand():
     )
     found = check_episodes(played, ["a", "b", "c", "d"])
     assert (found.missing, found.unknown, found.repeated) == (["c"], ["x"], ["b"]) and found.wrong
+    assert found.fewer == []
     assert found.plays == {1: 2, 3: 1}
     assert found.over_episodes == pytest.approx(3 / 6)
     assert found.success.mean == pytest.approx((1 + 1 / 3 + 0) / 3)
@@ -44,6 +45,24 @@ def test_missing_unknown_and_repeated_tasks_by_hand():
     assert (
         "never played: c" in text and "not in the task set: x" in text and "more often than most: b" in text
     )
+
+
+@pytest.mark.parametrize(
+    ("times", "fewer", "repeated"),
+    [
+        ({"a": 4, "b": 4, "c": 1}, ["c"], []),
+        ({"a": 1, "b": 2}, ["a"], []),  # as many tasks once as twice: twice is meant
+        ({"b": 2, "a": 1}, ["a"], []),  # in any order of the file
+        ({"a": 1, "b": 2, "c": 2, "d": 3}, ["a"], ["d"]),
+        ({"a": 2, "b": 2}, [], []),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_tasks_that_were_not_played_equally_often_are_named(times, fewer, repeated, named):
+    played = episodes(*((task, False, {}) for task, count in times.items() for _ in range(count)))
+    found = check_episodes(played, sorted(times) if named else None)
+    assert (found.fewer, found.repeated, found.wrong) == (fewer, repeated, bool(fewer or repeated))
+    assert ("played less often than most: a" in "\n".join(found.lines())) == ("a" in fewer)
 
 
 def test_a_path_names_the_task_whose_id_it_holds():
@@ -145,6 +164,30 @@ def test_a_damaged_line_is_named(tmp_path, text, said):
     with pytest.raises(DataError) as error:
         read_episodes(tmp_path / "e.jsonl")
     assert said in str(error.value) and "e.jsonl" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no episodes"),
+        ("task,success\n", "has no episodes"),
+        ("task,success\n\n\na,maybe\n", "line 4: column 'success' has value 'maybe'"),
+        ("task,success\na,1\nb,1,extra\n", "line 3: not 2 columns"),
+        ("task,success\na,1\nb\n", "line 3: not 2 columns"),
+        ('task,success,turns\na,"1,2\nb,1,2\n', "line 3: not 3 columns"),  # a quote is not closed
+    ],
+)
+def test_a_damaged_line_of_a_csv_file_is_named(tmp_path, text, said):
+    (tmp_path / "e.csv").write_text(text)
+    with pytest.raises(DataError) as error:
+        read_episodes(tmp_path / "e.csv")
+    assert said in str(error.value) and "e.csv" in str(error.value)
+
+
+def test_a_csv_file_may_hold_transcripts_of_any_length(tmp_path):
+    (tmp_path / "e.csv").write_text(f"task,success,transcript\na,1,{'x' * 200_000}\n")
+    (episode,) = read_episodes(tmp_path / "e.csv")
+    assert (episode.task, episode.success) == ("a", True)
 
 
 def test_the_command_passes_a_stored_evaluation_and_refuses_it_without_a_task(monkeypatch, capsys, tmp_path):

@@ -1,5 +1,6 @@
 """A run's model goes out with a card that says what the run says, and nothing that only resuming needs."""
 
+import resource
 import shutil
 
 import huggingface_hub
@@ -7,10 +8,10 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.evaluation.publishing import model_card, publish
 from r3l.files.digests import sha256_of, write_digests
-from r3l.files.json_files import read_json
+from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl, stored_variants
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.files.writing import write_json_atomic
 from r3l.runs.run_paths import find_runs
@@ -58,6 +59,41 @@ def test_a_folder_holds_the_model_and_its_card(run_dir, tmp_path):
     assert sum(p.numel() for p in network.parameters()) == read_json(MODEL / "sft.json")["parameters"]
     with pytest.raises(ConfigError, match="is there already"):
         publish(run_dir, str(out))
+
+
+def test_an_export_that_a_full_disk_ends_leaves_nothing_and_can_be_repeated(run_dir, tmp_path):
+    """The limit of a file's size stands for the disk's."""
+    out = tmp_path / "exported" / "model"
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with pytest.raises(RunDirectoryError, match="exported/model cannot be written"):
+            publish(run_dir, str(out))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert not list(out.parent.iterdir())
+    named = publish(run_dir, str(out))
+    assert {path.name for path in out.iterdir()} == set(named)
+
+
+def test_attempts_at_one_task_make_no_interval_of_the_card_narrower(run_dir):
+    """Each task once, then twice with the same outcome: as many tasks, as wide an interval."""
+
+    def intervals():
+        rows = [line.split(" | ") for line in model_card(run_dir).splitlines() if " to " in line]
+        return [row[3] for row in rows if len(row) > 4]
+
+    once = intervals()
+    episodes = read_jsonl(run_dir / "episodes.jsonl")
+    for path in stored_variants(run_dir / "episodes.jsonl"):
+        path.unlink()
+    rewrite_jsonl(run_dir / "episodes.jsonl", [row | {"member": k} for row in episodes for k in (0, 1)])
+    evaluation = read_json(run_dir / "evaluation.json")
+    for group in evaluation["groups"].values():
+        group["episodes"] *= 2
+    write_json_atomic(run_dir / "evaluation.json", evaluation)
+    assert intervals() == once and len(once) > 1
+    assert "intervals over tasks" in " ".join(model_card(run_dir).split())
 
 
 def test_a_hub_that_cannot_be_reached_is_one_paragraph_and_a_dry_run_asks_nobody(run_dir, monkeypatch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
 from program import Program, run
-from start_models import START_MODEL
+from start_models import START_FOLDER, START_MODEL
 
+from r3l.evaluation import evaluate
 from r3l.evaluation.summary import several_models
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.reading import read_runs
+from r3l.runs.preemption import Preempted
 
 ONE = ["alfworld", "--tier", "nano", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--tier", "nano", "--set", "evaluation.temperature=0"]
@@ -84,6 +87,28 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     assert by_messages["agent"].items() >= (agent | {"temperature": 0.0, "max_tokens": 24}).items()
 
 
+def test_dialogs_sent_as_tokens_of_another_tokenizer_are_another_evaluation(program, nano_server):
+    """A moved tokenizer is the same one."""
+    shutil.copytree(START_FOLDER, "one")
+    shutil.copytree(START_FOLDER, "moved")
+    shutil.copytree(START_FOLDER, "other")
+    with Path("other/chat_template.jinja").open("a") as file:
+        file.write("{# edited #}")
+    with serving(nano_server.answer, models=(START_MODEL,)) as (url, seen):
+        arguments = [*ONE, "--server", url, "--out", "out"]
+        by_tokens = [*arguments, "--dialog", "tokens", "--tokenizer"]
+        first = program(*by_tokens, "./one")
+        asked = len(seen)
+        again = program(*by_tokens, "./moved")
+        refused = program(*by_tokens, "./other")
+        without = program(*by_tokens[:-1])
+        by_messages = program(*ONE, "--server", url, "--tokenizer", "./other", "--out", "messages")
+    assert first["agent"]["tokenizer"].keys() == {"sha256"} and again == first
+    assert "out holds an evaluation with tokenizer" in refused and asked == first["requests"]["requests"]
+    assert "out holds an evaluation with tokenizer" in without
+    assert "tokenizer" not in by_messages["agent"]
+
+
 def scripted(request, before):
     """A right or a wrong sum, by the seed alone."""
     return completion(f"{request['seed'] % 7} + 1 = 2\n\\boxed{{{request['seed'] % 5}}}\n")
@@ -109,6 +134,28 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
         Path("quiet") / "episodes.jsonl"
     ).read_bytes()
     assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
+
+
+@pytest.mark.parametrize("served", [True, False])
+@pytest.mark.parametrize("where", ["play_all", "verify"])
+def test_an_evaluation_that_was_stopped_at_its_ends_is_finished(where, served, program, monkeypatch):
+    """Before its first episode, and before it was signed."""
+
+    def stopped(*arguments):
+        raise Preempted("SIGTERM")
+
+    arguments = ["math", "--tier", "nano", "-n", 4, "--out", "out", "--model", "math-1.5m"]
+    with serving(scripted) as (url, seen):
+        arguments += ["--server", url] if served else []
+        with monkeypatch.context() as patch:
+            patch.setattr(evaluate, where, stopped)
+            assert "stopped by SIGTERM; re-run to resume" in program(*arguments)
+        assert Path("out/evaluation.json").exists() == (where == "verify")
+        assert not Path("out/SHA256SUMS").exists()
+        resumed = program(*arguments)
+        assert len(seen) == (4 if served else 0)  # once each
+    assert "groups" in resumed, resumed
+    assert Path("out/SHA256SUMS").exists() and not Path("out/episodes.played.jsonl").exists()
 
 
 def test_ctrl_c_keeps_what_was_played_and_says_so(tmp_path):
@@ -291,6 +338,18 @@ def test_one_model_is_recorded_without_a_warning(program):
         result = program(*arguments, "--server", url)
     assert result["agent"]["answered_by"] == {"any-2026-11, fp_1": 3}
     assert set(read_runs([Path("folder/evaluation.json")]).warning) == {""}
+
+
+def test_prompt_tokens_of_concurrent_episodes_are_all_counted(program):
+    def counted(request, before):
+        status, body = scripted(request, before)
+        return status, body | {"usage": {"prompt_tokens": 100, "completion_tokens": 5}}
+
+    arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 8, "-n", 40, "--out", "folder"]
+    with serving(counted) as (url, seen):
+        result = program(*arguments, "--server", url)
+    assert result["tokens"]["prompt"] == 100 * len(seen) == 4000
+    assert result["requests"]["requests"] == 40
 
 
 @pytest.mark.parametrize("name", ["", " ", "/"])

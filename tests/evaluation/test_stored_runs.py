@@ -19,7 +19,7 @@ from r3l.files.locks import locked
 from r3l.files.paths import STORED
 from r3l.report.reading import read_runs
 from r3l.runs import trajectory_log
-from r3l.runs.run_paths import find_runs
+from r3l.runs.run_paths import FURTHER, find_runs
 
 PATHS = [
     path for part in ("", "hint_gap", "curves", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)
@@ -156,6 +156,25 @@ def test_what_belongs_to_another_run_is_found(copy, words):
         verify(copy)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cell", "nano/math/other/grpo"), ("method", "ours"), ("seed", 7), ("fingerprint", "0")],
+)
+def test_a_further_evaluation_of_another_run_is_found(copy, key, value):
+    further = copy / FURTHER / "again"
+    further.mkdir(parents=True)
+    for name in ("evaluation.json", "episodes.jsonl"):
+        shutil.copy(copy / name, further / name)
+    verify(copy)
+    (further / SUMS).unlink()  # it was signed
+    edit(further / "evaluation.json", **{key: value})
+    with pytest.raises(
+        DataError, match=rf"again/evaluation\.json: '{key}' is .*{value}'?, but manifest.json"
+    ):
+        verify(copy)
+    assert not (further / SUMS).exists()
+
+
 @pytest.mark.parametrize("place", ["{method}/seed3", "grpo/seed0", "../other-model/{method}/seed0"])
 def test_a_copy_under_another_name_is_found(copy, tmp_path, place):
     other = (copy.parents[1] / place.format(method=copy.parent.name)).resolve()
@@ -287,6 +306,16 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
         storing.store([copy], results, out)
+
+
+def test_a_stored_run_is_stored_again_in_the_same_bytes(copy, tmp_path):
+    """Its lines are columns already."""
+    (first,) = storing.store([copy], tmp_path / "results", tmp_path / "one")
+    (second,) = storing.store([first], tmp_path / "one", tmp_path / "other")
+    verify(second)
+    assert {path.name: path.read_bytes() for path in second.iterdir()} == {
+        path.name: path.read_bytes() for path in first.iterdir()
+    }
 
 
 def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tmp_path):

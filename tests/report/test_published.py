@@ -164,7 +164,7 @@ DAMAGED = {
     b"HEADER\nt,b,ALFWorld,R3L,,success,share,x,,s,paper,\n": "line 2: column 'value' has value 'x'",
     b"HEADER\nt,b,ALFWorld,R3L,,success,share,0.5,0,s,paper,\n": "line 2: column 'n' has value '0'",
     b"HEADER\nt,b,ALFWorld,R3L,,success,share,nan,,s,paper,\n": "line 2: column 'value' has value 'nan'",
-    b'HEADER\nt,"' + b"b" * 200_000 + b'"\n': "field larger than field limit",
+    b'HEADER\nt,"' + b"b" * 200_000 + b'"\n': "line 2: not 12 columns",
 }
 
 
