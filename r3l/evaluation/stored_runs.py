@@ -98,7 +98,7 @@ def fetch(source: str | None = None) -> Path:
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target, wait=-1):
-        remove_unfinished(target.parent)
+        remove_unfinished(target.parent, name=target.name)
         with replacing(target) as fresh:
             sha256 = None
             if source is None:

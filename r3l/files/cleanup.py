@@ -19,7 +19,7 @@ from r3l.files.writing import BEFORE
 DAY = 86_400.0  # seconds
 LOCK = ".r3l.lock"  # in a temporary folder; held as long as the folder is in use
 YOUNG = 60.0  # seconds in which a process has locked the folder that it made; our choice
-_UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
+_UNFINISHED = re.compile(r"\.(.+?)\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
 
 
 def remove_unfinished(*folders: Path, name: str = "") -> None:
@@ -32,7 +32,7 @@ def remove_unfinished(*folders: Path, name: str = "") -> None:
     only = glob.escape(name) or "*"
     for path in (path for folder in folders for path in folder.glob(f".{only}.*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
-        if match and not psutil.pid_exists(int(match[1])):
+        if match and name in ("", match[1]) and not psutil.pid_exists(int(match[2])):
             _remove(path)
 
     # A folder that was being replaced in two steps: the old one goes back unless the new one is there.

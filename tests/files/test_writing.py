@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from r3l.core.errors import DataError, RunDirectoryError
+from r3l.files.cleanup import remove_unfinished
 from r3l.files.locks import is_locked, locked
 from r3l.files.paths import ROOT
 from r3l.files.writing import replacing
@@ -158,3 +159,13 @@ with locked(Path({str(out)!r})):
     with locked(out):
         assert is_locked(lock)
     assert not list(out.parent.iterdir())
+
+
+def test_leftovers_of_another_file_whose_name_begins_alike_stay(tmp_path):
+    child = subprocess.Popen(["true"])
+    child.wait()
+    own, other = (tmp_path / f".{name}.{child.pid}.7.tmp" for name in ("a", "a.b"))
+    own.touch()
+    other.touch()
+    remove_unfinished(tmp_path, name="a")
+    assert not own.exists() and other.exists()
