@@ -27,7 +27,7 @@ from r3l.local.engine import collect, score, trainer_of
 from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session, policy_of
 from r3l.local.training.trainer import Trainer
-from r3l.runs.gpu_locks import reserved_gpus
+from r3l.runs.gpu_locks import reserved_gpu
 
 Arm = Literal["packed", "transformers"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -53,7 +53,7 @@ def bench_step(run: Run, repeats: int) -> Report:
             "r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train has it)"
         )
     with (
-        reserved_gpus(0 if run.device == "cpu" else 1),
+        reserved_gpu(run.device),
         open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
     ):
         tasks = session.package.tasks(run.env_settings.train_task_set)

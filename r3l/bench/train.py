@@ -34,7 +34,7 @@ from r3l.local.model.precision import cast_parameters
 from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session
 from r3l.local.training.trainer import Trainer
-from r3l.runs.gpu_locks import reserved_gpus
+from r3l.runs.gpu_locks import reserved_gpu
 from r3l.runs.preemption import Preempted, stop_at_once
 
 ArmReport = dict[str, Any]
@@ -57,7 +57,7 @@ def bench_train(
     """
     stopped: Preempted | KeyboardInterrupt | None = None
     with (
-        reserved_gpus(0 if run.device == "cpu" else 1),
+        reserved_gpu(run.device),
         open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
         stop_at_once(),
     ):

@@ -27,11 +27,10 @@ from r3l.evaluation.served_model import (
     model_named,
 )
 from r3l.evaluation.verification import check_signed
-from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.result import finished_result
-from r3l.runs.run_dir import EVALUATION, check_owner, recorded_fingerprint
+from r3l.runs.run_dir import EVALUATION, check_owner, is_evaluated, recorded_fingerprint
 from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
@@ -166,9 +165,8 @@ class Planned(NamedTuple):
         return len(select_tasks(self.run, tasks)) * self.run.evaluation.episodes_per_task
 
     def is_played(self) -> bool:
-        """Whether its directory has a finished (signed) evaluation of a run with the same fingerprint."""
-        finished = (self.run_dir / EVALUATION).is_file() and (self.run_dir / SUMS).is_file()
-        return finished and recorded_fingerprint(self.run_dir) == self.run.fingerprint()
+        """Whether its directory has a finished evaluation of a run with the same fingerprint."""
+        return is_evaluated(self.run_dir) and recorded_fingerprint(self.run_dir) == self.run.fingerprint()
 
 
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:

@@ -18,14 +18,13 @@ from r3l.core.policy import Policy
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
-from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json
 from r3l.files.redact import masked, masked_json
 from r3l.files.writing import write_json_atomic
 from r3l.processes.barrier import together
 from r3l.runs.manifest import Manifest, manifest
 from r3l.runs.result import result
-from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
+from r3l.runs.run_dir import MANIFEST, RESULT, is_evaluated, locked
 from r3l.runs.session import PlaySession, open_play_session
 
 if TYPE_CHECKING:
@@ -226,12 +225,12 @@ def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
 def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Write manifest.json and result.json of a run that trains nothing and keeps no model, into ``run_dir``.
 
-    The directory is made if needed; an evaluated and signed run stays as it is. Raises RunDirectoryError if it holds
+    The directory is made if needed; an evaluated run stays as it is. Raises RunDirectoryError if it holds
     another run, or this one of another served model.
     """
     with locked(run_dir):
         check_served_owner(run, run_dir, served)
-        if (run_dir / EVALUATION).is_file() and (run_dir / SUMS).is_file():
+        if is_evaluated(run_dir):
             return
         content = manifest(run)
         content["agent"] = served.identity

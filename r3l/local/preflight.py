@@ -19,7 +19,7 @@ from r3l.core.errors import EngineError
 from r3l.local.engine import collect, score, trainer_of
 from r3l.local.model.precision import LIMITS
 from r3l.local.session import open_session
-from r3l.runs.gpu_locks import reserved_gpus
+from r3l.runs.gpu_locks import reserved_gpu
 
 
 def preflight(run: Run) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def preflight(run: Run) -> dict[str, Any]:
     exceeded, if no token was sampled, or out of GPU memory.
     """
     with (
-        reserved_gpus(0 if run.device == "cpu" else 1),
+        reserved_gpu(run.device),
         open_session(run, base_checkpoint_of(run), trains=True) as session,
     ):
         method = build_method(run)

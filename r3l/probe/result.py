@@ -44,7 +44,7 @@ from r3l.report.probe_map import read_map
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.report.teachers import BLIND, TEACHERS
 from r3l.runs.check_chat_template import try_dialogs
-from r3l.runs.gpu_locks import reserved_gpus
+from r3l.runs.gpu_locks import reserved_gpu
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 from r3l.runs.session import PlaySession
@@ -154,8 +154,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
         session_of = open_session(whole, base_checkpoint_of(run))
 
     # Play what is not played yet, and write the measures of all.
-    gpus = 0 if served or run.device == "cpu" else 1
-    with writable(out), locked(out), reserved_gpus(gpus), session_of as session:
+    device = "cpu" if served else run.device
+    with writable(out), locked(out), reserved_gpu(device), session_of as session:
         remove_unfinished(out.parent, name=out.name)
         probe = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, probe, session)

@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -40,6 +40,15 @@ def visible_gpus() -> list[str]:
     import torch
 
     return [str(index) for index in range(torch.cuda.device_count())]
+
+
+def reserved_gpu(device: str) -> AbstractContextManager[list[str]]:
+    """Lock one GPU as :func:`reserved_gpus` does, or none if the setting ``device`` is ``cpu``.
+
+    The setting decides, not what torch finds: asking it starts the driver, which reads CUDA_VISIBLE_DEVICES
+    then.
+    """
+    return reserved_gpus(0 if device == "cpu" else 1)
 
 
 @contextmanager

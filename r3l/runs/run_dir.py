@@ -14,6 +14,7 @@ from r3l.config import Run
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.files import locks
 from r3l.files.cleanup import remove_unfinished
+from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.redact import masked_message
 from r3l.files.writing import is_write_error, write_json_atomic
@@ -114,6 +115,11 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
     """
     path = run_dir / MANIFEST
     return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
+
+
+def is_evaluated(run_dir: Path) -> bool:
+    """Whether ``run_dir`` holds a finished evaluation; its digests are written last."""
+    return (run_dir / EVALUATION).is_file() and (run_dir / SUMS).is_file()
 
 
 def has_other_name(run_dir: Path, directory: str) -> bool:

@@ -36,7 +36,7 @@ from r3l.files.locks import locked
 from r3l.local.cpu import keep_freed_memory, threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
-from r3l.runs.gpu_locks import reserved_gpus
+from r3l.runs.gpu_locks import reserved_gpu
 from r3l.sft import demonstrations, rejection_sampling
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, SFTExample, render
@@ -75,7 +75,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
         # Resume: the weights of the last complete phase. Begin: the recipe's model, or with the first phase a
         # new nano model.
         manifest, last = load_or_begin(config, out)
-        with reserved_gpus(0 if config.device == "cpu" else 1):
+        with reserved_gpu(config.device):
             model = SFTModel.load(config, last) if last or config.model else None
             if config.model and not last:
                 manifest["base_digest"] = model_digest(locate(config.model))

@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OWN, CRITIC = "#D55E00", "#56B4E9"
-GAIN = {"guided_minus_fresh": ("guided retry minus fresh attempt", OWN)}
-HINTS = {  # label and colour by the key of the measure
-    "guided_minus_unguided": ("the model's own hint", OWN),
-    "critic_guided_minus_unguided": ("the critic's hint", CRITIC),
-}
+WRITERS = {"the model's own hint": OWN, "the critic's hint": CRITIC}
+GAIN = {"guided_minus_fresh": OWN}  # colours by the key of the measure
+HINTS = {"guided_minus_unguided": OWN, "critic_guided_minus_unguided": CRITIC}
 SHARES = {  # label, marker and colour
     "success": ("attempts that succeed", "o", style.GREY),
     "reflections_valid": ("reflections that are valid", "s", OWN),
@@ -69,7 +67,7 @@ def draw(probes: Sequence[Content], out: Path) -> list[Path]:
             tick.set_fontweight("bold" if probe is None else "normal")
 
         dot: dict[str, Any] = {"linestyle": "none", "markersize": 4}
-        handles = [Line2D([], [], color=c, marker="o", label=label, **dot) for label, c in HINTS.values()]
+        handles = [Line2D([], [], color=c, marker="o", label=label, **dot) for label, c in WRITERS.items()]
         handles += [
             Line2D([], [], color=colour, marker=marker, label=label, **dot)
             for label, marker, colour in SHARES.values()
@@ -84,9 +82,9 @@ def draw(probes: Sequence[Content], out: Path) -> list[Path]:
         return style.save(figure, out, "probe")
 
 
-def _intervals(ax: Axes, y: float, measures: Mapping[str, Any], drawn: Mapping[str, tuple[str, str]]) -> None:
+def _intervals(ax: Axes, y: float, measures: Mapping[str, Any], drawn: Mapping[str, str]) -> None:
     """Draw the measures ``drawn`` of one probe at height ``y``, each with its interval, below each other."""
-    for k, (key, (_, colour)) in enumerate(drawn.items()):
+    for k, (key, colour) in enumerate(drawn.items()):
         measure = measures.get(key)
         if measure is None or measure["value"] is None:
             continue
