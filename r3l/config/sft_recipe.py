@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import Strict, load, own_folders, validate
@@ -72,15 +72,43 @@ class SFTPhase(Strict):
     )
     warmup_steps: int = Field(ge=0)
     lr: float = Field(gt=0)
+    shares: dict[ExampleKind, Annotated[float, Field(ge=0)]] | None = Field(
+        None, description="share of a step's tokens by kind of example, 1 in all; none: the recipe's shares"
+    )
+
+    @field_validator("shares")
+    @classmethod
+    def _add_up(cls, value: dict[ExampleKind, float] | None) -> dict[ExampleKind, float] | None:
+        if value is not None and round(sum(value.values()), 9) != 1:
+            raise ValueError(f"shares of a phase must add up to 1, not to {sum(value.values()):g}")
+        return value
+
+
+class CritiquedFailures(Strict):
+    """Failures of the model, as the phases before have left it, that the environment's critic reflects on.
+
+    It plays ``attempts`` attempts at each of ``tasks`` tasks, the first being number ``first_task``. Each
+    failure, with the critic's reflection on it, is an example of kind ``reflection``. Labels of an expert on
+    what the learner itself does are DAgger's (arXiv 1011.0686).
+    """
+
+    first_task: int = Field(ge=0)
+    tasks: int = Field(ge=1)
+    attempts: int = Field(ge=1, description="attempts at each task")
+    sampling: SamplingConfig
 
 
 class ScriptedPhase(SFTPhase):
-    """A phase whose examples are demonstrations by experts with the same error rates."""
+    """A phase whose examples are demonstrations by experts with the same error rates.
+
+    With ``critiqued`` also the critic's reflections on the model's own failures.
+    """
 
     variants: int = Field(ge=1, description="demonstrations per task")
     error_rates: dict[str, float] = Field(
         description="error rates of the environment's scripted experts, by its own keys"
     )
+    critiqued: CritiquedFailures | None = None
 
 
 class SampledPhase(SFTPhase):
@@ -115,8 +143,8 @@ class SFTConfig(Strict):
 
     A recipe is refused (ValidationError) if shares add up to more than 1; for ``lora.rank`` without a
     ``model``, with muon or with ``sharpness``; for ``hinted_share`` with another ``guidance`` than
-    ``suggestion``; and for sampled phases without guidance, or without a share of reflections unless prompts
-    are compact.
+    ``suggestion``; for sampled phases without guidance, or without a share of reflections unless prompts
+    are compact; and for critiqued failures without a share of reflections.
     """
 
     name: str
@@ -180,10 +208,19 @@ class SFTConfig(Strict):
             raise ValueError(
                 "sharpness scales the weights of a nano model, and lora.rank trains none of them"
             )
-        if self.hinted_share and self.guidance != "suggestion":
+        hinted = any(self.shares_of(phase)[ExampleKind.HINTED] for phase in self.phases)
+        if (self.hinted_share or hinted) and self.guidance != "suggestion":
             raise ValueError(
-                f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"
+                f"hinted_share, or a phase's share of hinted, needs guidance 'suggestion', not "
+                f"{self.guidance!r}: its hints are suggestions"
             )
+        for number, phase in enumerate(self.phases, start=1):
+            critiqued = isinstance(phase, ScriptedPhase) and phase.critiqued is not None
+            if critiqued and not self.shares_of(phase)[ExampleKind.REFLECTION]:
+                raise ValueError(
+                    f"phase {number} has critiqued failures, which are examples of kind reflection: give it "
+                    "shares with reflection above 0"
+                )
         if any(isinstance(phase, SampledPhase) for phase in self.phases):
             if self.guidance == "none":
                 raise ValueError(
@@ -213,6 +250,12 @@ class SFTConfig(Strict):
             ExampleKind.REFLECTION: self.reflection_share,
             ExampleKind.HINTED: self.hinted_share,
         }
+
+    def shares_of(self, phase: SFTPhase) -> dict[ExampleKind, float]:
+        """Share of a step's tokens by kind of example in ``phase``: its own shares, or the recipe's."""
+        if phase.shares is None:
+            return self.shares
+        return {kind: phase.shares.get(kind, 0) for kind in ExampleKind}
 
     def dialogue(self) -> Dialogue:
         """Create the text side of the recipe's environment: prompts, and how it reads responses.

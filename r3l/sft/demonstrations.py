@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from multiprocessing import get_context
 
 from r3l.config import environment_of
-from r3l.config.sft_recipe import ScriptedPhase, SFTConfig
+from r3l.config.sft_recipe import ExampleKind, ScriptedPhase, SFTConfig
 from r3l.processes.progress import tracked
 from r3l.sft.examples import Document, documents_of
 
@@ -45,7 +45,7 @@ def _documents(job: tuple[SFTConfig, ScriptedPhase, range]) -> list[Document]:
         tasks, phase.variants, config.max_turns, phase.error_rates, config.task_sets
     )
     dialogue = config.dialogue()
-    hinted = config.hinted_share > 0
+    hinted = config.shares_of(phase)[ExampleKind.HINTED] > 0
     documents: list[Document] = []
     for demonstration in demonstrations:
         documents += documents_of(dialogue, demonstration, config.guidance, hinted, config.plan_thoughts)

@@ -1,10 +1,9 @@
 """SFT: steps on scripted episodes, reflections on them, and guided retries.
 
 It teaches the protocol's format, and to act, reflect and retry, from experts that err
-(``r3l.sft.examples``), and to reflect from the model's own reflections that helped
-(``r3l.sft.rejection_sampling``). Nano models are made by it and stored under results/stored/models, since
-pretraining is not the experiment; a published language model goes through it before RL. The optimiser step is
-the one of RL (``r3l.local.training.trainer``).
+(``r3l.sft.examples``) and from the model's own attempts (``r3l.sft.own_attempts``). Nano models are made by
+it and stored under results/stored/models, since pretraining is not the experiment; a published language model
+goes through it before RL. The optimiser step is the one of RL (``r3l.local.training.trainer``).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from r3l.local.cpu import keep_freed_memory, threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.runs.gpu_locks import reserved_gpu
-from r3l.sft import demonstrations, rejection_sampling
+from r3l.sft import demonstrations, own_attempts
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, SFTExample, render
 from r3l.sft.optimizer import muon_of
@@ -61,10 +60,10 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
     scripted = [phase for phase in config.phases if isinstance(phase, ScriptedPhase)]
-    if not config.model and config.phases[0] not in scripted:
+    if not config.model and (config.phases[0] not in scripted or scripted[0].critiqued):
         raise ConfigError(
-            f"recipe {name}: a new nano model cannot begin with its own reflections; give the first phase "
-            "variants and error_rates instead of attempts, or start from a model (--model)"
+            f"recipe {name}: a new nano model cannot begin with its own attempts; give the first phase "
+            "variants and error_rates instead of attempts or critiqued, or start from a model (--model)"
         )
     with locked(out), threads(config.threads):
         # A finished model is never built again.
@@ -115,12 +114,16 @@ def _played(
     if isinstance(phase, SampledPhase):
         # The model's own reflections that helped, as it is now.
         assert model is not None
-        played, counts = rejection_sampling.play(model, config, number, workers)
-        print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
+        played, counts = own_attempts.play_sampled(model, config, number, workers)
+        print(f"phase {number + 1}: {own_attempts.sentence(counts)}", file=sys.stderr)
     else:
         documents = demonstrations.play(config, phase, workers)
         model = model or SFTModel.new(demonstrations.texts(documents), config)
         played = _render_all(ChatRenderer(model.tokenizer), documents, config)
+        if phase.critiqued:
+            reflections, counts = own_attempts.play_critiqued(model, config, number, workers)
+            print(f"phase {number + 1}: {own_attempts.sentence(counts)}", file=sys.stderr)
+            played += reflections
 
     # By kind, without those that are too long.
     examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
@@ -134,7 +137,7 @@ def _played(
     too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
     if too_long:
         counts["too_long"] = too_long
-    if not any(examples[kind] for kind, share in config.shares.items() if share):
+    if not any(examples[kind] for kind, share in config.shares_of(phase).items() if share):
         left = ", ".join(kind for kind, of_kind in examples.items() if of_kind)
         reasons = [f"the share of {left} examples is 0"] if left else []
         if too_long:
@@ -180,7 +183,7 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     with progress(f"SFT steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
         for step in range(phase.steps):
             # The step is counted over all phases: its address decides which examples are drawn.
-            rows = rows_of(draw(examples, config, steps_before + step))
+            rows = rows_of(draw(examples, config, phase, steps_before + step))
             losses.append(trainer.step(rows, lr=phase.lr * _lr_share(step, phase))["loss"])
             if len(losses) == window:
                 curve.append(round(float(np.mean(losses)), 4))
@@ -231,8 +234,8 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
     return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))
 
 
-def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
-    """Draw the examples of a step, with replacement.
+def draw(examples: Examples, config: SFTConfig, phase: SFTPhase, step: int) -> list[SFTExample]:
+    """Draw the examples of a step of ``phase``, with replacement.
 
     ``examples``: by kind. Each kind is drawn until it has its share of the recipe's ``tokens_per_step``; a
     kind without examples is left out. The draw is seeded by the recipe's seed and ``step``, which counts from
@@ -240,7 +243,7 @@ def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
     """
     rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []
-    for kind, share in config.shares.items():
+    for kind, share in config.shares_of(phase).items():
         tokens = 0
         while examples[kind] and tokens < share * config.tokens_per_step:
             batch.append(examples[kind][int(rng.integers(len(examples[kind])))])

@@ -64,8 +64,19 @@ def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
     }
     changes = {"tokens_per_step": 200, "retry_share": 0.4}
     nano = recipes.load_config("puzzles-1.5m").model_copy(update=changes)
-    assert [len(x.ids) for x in draw(examples, nano, 0)] == [44, 41, 50, 24, 24, 4, 9, 26]
-    assert [len(x.ids) for x in draw(examples, nano, 7)] == [29, 21, 35, 25, 45, 26, 7, 20, 25, 8]
+    assert [len(x.ids) for x in draw(examples, nano, nano.phases[0], 0)] == [44, 41, 50, 24, 24, 4, 9, 26]
+    assert [len(x.ids) for x in draw(examples, nano, nano.phases[0], 7)] == [
+        29,
+        21,
+        35,
+        25,
+        45,
+        26,
+        7,
+        20,
+        25,
+        8,
+    ]
 
 
 @pytest.mark.parametrize(

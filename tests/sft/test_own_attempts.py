@@ -1,4 +1,4 @@
-"""Phases whose examples are the model's own reflections: what is kept, dropped and taught; resuming."""
+"""Examples from the model's own attempts: what is kept, dropped and taught; resuming."""
 
 import itertools
 import json
@@ -11,13 +11,15 @@ from safetensors.torch import load_file
 from scripted import Scripted, review, say
 
 from r3l.config import sft_recipe as recipes
+from r3l.config.sft_recipe import CritiquedFailures
 from r3l.core.errors import ConfigError, DataError
 from r3l.processes.barrier import together
 from r3l.sft import training
-from r3l.sft.rejection_sampling import example_of, explore, sentence
+from r3l.sft.own_attempts import criticise, example_of, explore, sentence
 from r3l.sft.training import build
 
 LIMITS = {"temperature": 1.0, "max_tokens": 32, "feedback_max_tokens": 96, "max_context": 1536}
+RATES = {"low": 0.1, "high": 0.5, "systematic": 0.8, "overlook": 0.4}
 STEPS = {"steps": 1, "decay_steps": 1, "warmup_steps": 0, "lr": 1e-3}
 
 
@@ -101,6 +103,59 @@ def test_reflections_are_kept_where_their_retry_solves_the_task(recipe):
     assert of_reflection.ids.tolist() == reflection.token_ids().tolist()
 
 
+def test_the_critic_reflects_on_the_failures_of_the_model(recipe):
+    """Three attempts at a real goal: a success, a failure, and one ended by an unusable response.
+
+    The two failures are examples, with the critic's text instead of what the model would write.
+    """
+    config = recipe(max_turns=4)
+    phase = config.phases[0].model_copy(
+        update={"critiqued": CritiquedFailures(first_task=7, tasks=1, attempts=3, sampling=LIMITS)}
+    )
+    config = config.model_copy(update={"phases": [phase]})
+    task = find_environment("webshop").demonstrator().task(7)
+    (solution,) = find_environment("webshop").careful([task], 10)
+    right = [step.response for step in solution.steps]
+    wrong = [say("search[shirt]"), say("click[next >]"), say("click[next >]"), say("click[next >]")]
+    scripts = [right, wrong, ["I do not know"]]
+    policy = ByMember({("rollout", k): iter(script) for k, script in enumerate(scripts)})
+    kept, counts = criticise(policy, together, config, 0, workers=0)
+    assert counts == {"attempts": 3, "solved": 1, "reflections": 2, "kept": 2, "dropped": {}}
+    for reflection, attempt in zip(kept, (wrong, ["I do not know"]), strict=True):
+        *responses, text = (turn.response for turn in reflection.turns)
+        document = json.loads(text)
+        assert responses == attempt and document["trajectory_outcome"] == "failure"
+        assert document["retry_from_step"] == 0 and document["improvement_suggestion"]
+        example = example_of(reflection, 0.25)
+        assert example.weight[-1] == 1 and np.sum(example.weight == 0) == 2 * len(attempt)
+
+
+def test_a_phase_of_critiqued_failures_teaches_them_beside_demonstrations(recipe, tmp_path, capsys):
+    critiqued = {"first_task": 2, "tasks": 4, "attempts": 4, "sampling": LIMITS}
+    scripted = {"first_task": 0, "tasks": 2, "variants": 1, "error_rates": RATES, **STEPS}
+    shares = {"episode": 0.5, "reflection": 0.5}
+    recipe({**scripted, "critiqued": critiqued, "shares": shares})
+    made = build("tiny", tmp_path / "made", workers=0)
+    counts = made["examples"][1]
+    assert counts["attempts"] == 16 and counts["kept"] == counts["reflection"]["examples"] > 0
+    assert counts["kept"] == counts["reflections"] == 16 - counts["solved"]
+    assert counts["episode"]["examples"] == 2
+    assert f"phase 2: {sentence(counts)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        ({"shares": {"episode": 0.5}}, "shares of a phase must add up to 1, not to 0.5"),
+        ({"critiqued": {"first_task": 0, "tasks": 1, "attempts": 1, "sampling": LIMITS}}, "phase 2 has crit"),
+    ],
+)
+def test_phases_whose_shares_contradict_them_are_refused(recipe, phase, reason):
+    scripted = {"first_task": 0, "tasks": 2, "variants": 1, "error_rates": RATES, **STEPS}
+    with pytest.raises(ConfigError, match=reason):
+        recipe({**scripted, **phase})
+
+
 def test_rounds_of_rejection_sampling_resume_to_the_same_bytes(recipe, tmp_path, monkeypatch, capsys):
     """Killed in the second round after it was played: the round is played again, by the loaded model."""
     recipe(sampled(2), sampled(6, reflections=2))
@@ -157,17 +212,18 @@ def test_a_new_model_does_not_begin_with_its_own_reflections(recipe, tmp_path):
     path = tmp_path / "sft" / "tiny.yaml"
     content = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(content | {"phases": content["phases"][1:]}))
-    with pytest.raises(ConfigError, match="a new nano model cannot begin with its own reflections"):
+    with pytest.raises(ConfigError, match="a new nano model cannot begin with its own attempts"):
         build("tiny", tmp_path / "h", workers=0)
 
 
-def test_the_recipe_on_cpus_is_the_scripted_one_and_two_rounds():
-    plain, rounds = (
-        json.loads(recipes.load_config(name).model_dump_json())
-        for name in ("smol_webshop_cpu", "smol_webshop_cpu_sampled")
-    )
+@pytest.mark.parametrize(
+    ("name", "continued", "further"),
+    [("smol_webshop_cpu_sampled", "smol_webshop_cpu", 2), ("smol_webshop_critic", "smol_webshop_hints", 1)],
+)
+def test_recipes_with_own_attempts_continue_a_scripted_one(name, continued, further):
+    plain, rounds = (json.loads(recipes.load_config(of).model_dump_json()) for of in (continued, name))
     first, *others = rounds.pop("phases")
-    assert [first] == plain.pop("phases") and len(others) == 2
+    assert [first] == plain.pop("phases") and len(others) == further
     for recipe in (plain, rounds):
         del recipe["name"], recipe["sources"]
     assert rounds == plain
