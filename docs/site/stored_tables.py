@@ -1,4 +1,4 @@
-"""The tables of README, docs/results.md and docs/methods.md: ``python docs/site/stored_tables.py`` fills them in.
+"""The tables of README and pages of docs: ``python docs/site/stored_tables.py`` fills them in.
 
 A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
 Its environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
@@ -14,6 +14,7 @@ import pandas as pd
 
 from docs.site.claim_tables import every_claim, lead_arms, learning, training
 from docs.site.method_rows import filled_methods, teachers, verdicts_against
+from docs.site.probe_tables import published_probes
 from docs.site.score_tables import arms, core, summary
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
@@ -24,7 +25,8 @@ from r3l.report.reading import read_runs
 from r3l.report.registered import Registered, load_registered, of_base_checkpoints
 from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "methods.md")
+GATE = "gate"  # folder of stored probes of further SFT recipes
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / page for page in ("results.md", "methods.md", "tiers.md")))
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
@@ -58,6 +60,8 @@ def filled(text: str, runs: pd.DataFrame, curves: pd.DataFrame | None = None) ->
             return f"{beginning}\n{filled_methods(body, everything)}\n\n{end}"
         if name == "against":
             return f"{beginning}\n{verdicts_against(runs, of_plan.against)}\n\n{end}"
+        if name == "published_probes":
+            return f"{beginning}\n{published_probes(probes.read_folders([STORED, STORED / GATE]))}\n\n{end}"
         if name in OF_VERDICTS:
             return f"{beginning}\n{OF_VERDICTS[name](verdicts(), of_plan)}\n\n{end}"
         seen = runs if curves is None else with_further(runs, curves)

@@ -44,8 +44,9 @@ def probe(
 ) -> None:
     """Measure an untrained model: how it fails, and whether reflections, restarts and hints help.
 
-    Re-run to resume: attempts are kept next to the result. The default tier is smol for published question
-    sets (gsm8k, math500, ...), else nano.
+    Re-run to resume: attempts are kept next to the result. The default tier is smol for a published model (a
+    name of configs/models or a hub id), for a server, and for published question sets (gsm8k, math500, ...);
+    else it is nano, whose limits suit our base checkpoints alone.
 
     Example: `r3l probe alfworld`
 
@@ -58,10 +59,9 @@ def probe(
     source = ModelSource(server, model, request=request or [], deadline=deadline, batch=batch)
     source.check()
     from r3l.config import resolve
-    from r3l.config.protocol import is_question_set
     from r3l.probe.result import Sample, measure_probe, table_of
 
-    tier = tier or ("smol" if is_question_set(env) else "nano")
+    tier = tier or default_tier(env, model, served=bool(server))
     if server:
         from r3l.evaluation.served_model import model_named
 
@@ -75,3 +75,20 @@ def probe(
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}_seed{seed}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path, served)
     print_shown(content, as_json, table_of(content))
+
+
+def default_tier(env: str, model: str | None, served: bool) -> str:
+    """The tier of a probe without --tier, as :func:`probe` says.
+
+    It is nano where the environment has no tier smol. Raises ConfigError for an unknown environment.
+    """
+    from r3l.config.environment import EnvConfig
+    from r3l.config.files import load
+    from r3l.config.model import HUB_ID, find_model
+    from r3l.config.protocol import is_question_set
+
+    if is_question_set(env):
+        return "smol"
+    hub_id = model is not None and HUB_ID.fullmatch(model) and not Path(model).exists()
+    published = model is not None and (hub_id or find_model(model) is not None)
+    return "smol" if (published or served) and "smol" in load("envs", env, EnvConfig).tiers else "nano"

@@ -85,11 +85,11 @@ class SFTPhase(Strict):
 
 
 class CritiquedFailures(Strict):
-    """Failures of the model, as the phases before have left it, that the environment's critic reflects on.
+    """The critic's reflections on the model's own failures, as examples of kind ``reflection``.
 
-    It plays ``attempts`` attempts at each of ``tasks`` tasks, the first being number ``first_task``. Each
-    failure, with the critic's reflection on it, is an example of kind ``reflection``. Labels of an expert on
-    what the learner itself does are DAgger's (arXiv 1011.0686).
+    Before its first step the phase has the model play ``attempts`` attempts at each of ``tasks`` tasks, from
+    number ``first_task`` on; the environment's critic reflects on each failure. An expert labels what the
+    learner did, as in DAgger (arXiv 1011.0686).
     """
 
     first_task: int = Field(ge=0)

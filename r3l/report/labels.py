@@ -77,6 +77,12 @@ def model_label(model: str) -> str:
     return f"{backbone(model)} ({server})" if at and backbone(model) != model else backbone(model)
 
 
+def place_label(tier: str, env: str, model: str) -> str:
+    """Printed name of an environment, followed by the model unless that is the tier's model there."""
+    usual = config.default_model(tier, env) if env in config.names("envs") else None
+    return env_label(env) if model == usual else f"{env_label(env)}, {model_label(model)}"
+
+
 def method_label(method: str) -> str:
     """Printed name of a method or variant, as runs record it. Raises ConfigError for an unknown method."""
     return config.method_label(config.variant(method))

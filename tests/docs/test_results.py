@@ -45,7 +45,11 @@ SENTENCES = [
         "({1.low:.3f} to {1.high:.3f}, uncorrected)",
         ("learns_early_grpo scienceworld", "learns_early_grpo webshop"),
     ),
-    (RESULTS, "ScienceWorld's lead is shown ({0.effect:+.3f}, read", ("learns_tokens_10_grpo scienceworld",)),
+    (
+        RESULTS,
+        "ScienceWorld's lead over GRPO is shown: {0.effect:+.3f}, read",
+        ("learns_tokens_10_grpo scienceworld",),
+    ),
     (RESULTS, "R3L loses less than GRPO (by {0.effect:.3f})", ("stale_weights_less webshop",)),
     (
         RESULTS,

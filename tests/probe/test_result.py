@@ -13,6 +13,7 @@ from chat_server import completion, serving
 from program import run
 from start_models import START_FOLDER
 
+from r3l.cli.probe import default_tier
 from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.locks import locked
@@ -218,6 +219,21 @@ def test_where_an_environment_has_sft_the_checkpoint_that_it_made_is_probed(tmp_
     assert model["parameters"] == taught["parameters"]
 
 
+@pytest.mark.parametrize(
+    ("env", "model", "served", "tier"),
+    [
+        ("webshop", None, False, "nano"),
+        ("webshop", "webshop-1.5m", False, "nano"),
+        ("webshop", "qwen2.5-coder-0.5b", False, "smol"),
+        ("webshop", "someone/a-model", False, "smol"),
+        ("webshop", None, True, "smol"),
+        ("gsm8k", None, False, "smol"),
+    ],
+)
+def test_a_published_model_is_not_probed_with_the_limits_of_nano(env, model, served, tier):
+    assert default_tier(env, model, served) == tier
+
+
 def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):
     """It never answers and knows it."""
 
@@ -227,13 +243,14 @@ def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):
         return completion(report if "Outcome: failure" in request["messages"][-1]["content"] else "I pass.")
 
     out = tmp_path / "served.json"
-    options = ("-n", 2, "--attempts", 2, "--tier", "smol", "--set", "method_settings.reflection_schema=lines")
+    options = ("-n", 2, "--attempts", 2, "--set", "method_settings.reflection_schema=lines")
     options += ("--set", "workers=0")
     with serving(answer) as (url, seen):
         code, _, err = run(
             monkeypatch, capsys, "probe", "knights_knaves", "--server", url, *options, "--out", out
         )
     assert code == 0, err
+    assert {request["max_tokens"] for request in seen} == {512}  # tier smol, not nano's 24
     content = json.loads(out.read_text())
     found = content["measures"]
     # An attempt, a reflection, retries from the only pivot with its hint, without, and with the critic's.

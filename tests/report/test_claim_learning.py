@@ -234,6 +234,8 @@ def test_the_figure_shows_means_by_updates_and_by_tokens_and_paired_differences(
     # Means of the first one, two, three updates: 1/4, (1/4 + 2/4) / 2, (1/4 + 2/4 + 1/4) / 3.
     assert against_grpo.get_ydata()[:3].tolist() == pytest.approx([1 / 4, 3 / 8, 1 / 3])
     assert "seeds: ALFWorld: GRPO 3, R3L 3" in text
+    other = held_out.held_out_curves(runs.assign(model="alfworld-1.5m-hints"))[2]
+    assert "seeds: ALFWorld, alfworld-1.5m-hints: GRPO 3, R3L 3" in other
     first, second = (held_out.draw(runs, tmp_path / name)[0].read_bytes() for name in ("a.pdf", "b.pdf"))
     assert first == second and first.startswith(b"%PDF")
 

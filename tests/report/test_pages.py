@@ -2,6 +2,7 @@
 
 from report.runs import write_run
 
+from docs.site.probe_tables import published_probes
 from docs.site.stored_tables import PAGES, filled
 from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
@@ -20,6 +21,24 @@ def test_the_tables_of_the_pages_are_those_of_the_stored_runs(stored, stored_cur
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert filled(text, stored, stored_curves) == text and "<!-- stored: " in text, page.name
+
+
+def test_published_models_are_listed_with_their_recipe_and_intervals():
+    """A probe of tier nano is left out; a measure that was not made is an empty cell."""
+    share = {"value": 0.25, "low": 0.125, "high": 0.375}
+    probe = {
+        "tier": "smol",
+        "label": "WebShop",
+        "tasks": 64,
+        "model": {"name": "somebodys-smol_webshop_cpu"},
+        "reflection_schema": "lines",
+        "measures": {"success": share, "guided_minus_fresh": share, "guided_minus_unguided": {"value": None}},
+    }
+    table = published_probes([probe, probe | {"tier": "nano", "tasks": 65}])
+    assert table.splitlines()[2:] == [
+        "| somebodys, WebShop, reflections in lines, `smol_webshop_cpu`, 64 tasks "
+        "| 0.25 | +0.25 (+0.12 to +0.38) |  |  |"
+    ]
 
 
 def test_tables_of_made_up_runs(tmp_path):

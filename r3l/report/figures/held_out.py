@@ -27,7 +27,7 @@ from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, running_mean
 from r3l.report.figures.style import look
 from r3l.report.frame import all_tasks, by_bench, common_seeds
-from r3l.report.labels import env_label, method_label
+from r3l.report.labels import method_label, place_label
 from r3l.report.updates import at_rate, learning_rate
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 from r3l.workflow.plan import tables
@@ -63,7 +63,7 @@ def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
 def held_out_curves(runs: pd.DataFrame) -> Drawn:
     """The figure of how R3L, GRPO and R3L without reflection learn, with its runs and its caption.
 
-    One row of subplots per environment (and model), all methods at GRPO's learning rate. Raises DataError if
+    One row of subplots per environment and model, all methods at GRPO's learning rate. Raises DataError if
     no run of r3l was scored during its training (``evaluation.curve``).
     """
     shown: list[Bench] = []
@@ -74,7 +74,7 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
         if any(one.scored_on_the_way for one in learning_curves(at_equal.get(METHOD, here.iloc[:0]))):
             # At this rate a variant that names it is the method itself.
             rows = [of.assign(method=name, label=method_label(name)) for name, of in at_equal.items()]
-            shown.append(Bench(place[1], env_label(place[1]), pd.concat(rows), [*at_equal]))
+            shown.append(Bench(place[1], place_label(*place), pd.concat(rows), [*at_equal]))
             starts.append(base_success(here))
     if not shown:
         raise DataError(
