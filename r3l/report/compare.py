@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, Verdict
 from r3l.stats.comparison import compare as compare_effects
 from r3l.stats.intervals import Interval, t_interval
+
+log = logging.getLogger(__name__)
 
 BUDGET = {
     "rollouts": "rollouts",
@@ -103,16 +106,18 @@ def compare(
 
     Differences in test success are paired by common seeds; Holm corrects over all rows. Environments without
     a run of ``method`` are skipped; an opponent without common seeds has a row without scores. ``group``: of
-    the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``, or an
-    environment's task set has no such group.
+    the task set's tasks (easy, hard, all); environments whose task set has no such group are left out with a
+    warning. Raises DataError if there is no run of ``method``, or no environment has the group.
     """
     rows: list[MethodComparison] = []
+    without: dict[str, str] = {}  # environments without the group, and the groups that they have
     for bench, here in by_bench(runs).items():
         if method not in set(here.method):
             continue
         known = groups(here[here.method == method])
         if group not in known:
-            raise DataError(f"--group is {group!r}; the tasks of {bench[1]} are {', '.join(known)}")
+            without[bench[1]] = ", ".join(known)
+            continue
 
         # A row for each opponent, over the seeds that both have.
         here = here[here.group == group]
@@ -140,6 +145,11 @@ def compare(
                     warnings=setting_warnings(common, twins),
                 )
             rows.append(row)
+    if without and not rows:
+        known_groups = "; ".join(f"the tasks of {env} are {known}" for env, known in without.items())
+        raise DataError(f"--group is {group!r}; {known_groups}")
+    if without:
+        log.warning("without %s tasks, so left out: %s", group, ", ".join(without))
     if not rows:
         raise DataError(
             f"there is no evaluated run of {method!r} in the environments that are compared; choose others "

@@ -87,6 +87,15 @@ def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
         compared(tmp_path, "mine", ["grpo"], "harder")
 
 
+def test_an_environment_without_the_group_is_left_out_with_a_warning(tmp_path, caplog):
+    for method in ("mine", "grpo"):
+        write_run(tmp_path, method, 0, [1, 1], [1, 0])
+        write_run(tmp_path, method, 0, [1, 1], [], env="webshop")
+    (row,) = compared(tmp_path, "mine", ["grpo"], "hard")
+    assert row["env"] == "alfworld"
+    assert [record.message for record in caplog.records] == ["without hard tasks, so left out: webshop"]
+
+
 def test_too_few_seeds_are_incomplete_and_a_missing_opponent_is_shown(tmp_path):
     write_run(tmp_path, "mine", 0, [1, 1], [1])
     write_run(tmp_path, "grpo", 0, [0, 1], [1])
