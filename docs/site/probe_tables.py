@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from docs.site.pipe_table import Rows, pipe_table
-from r3l.config import names
-from r3l.report.labels import model_label
+from r3l.report.labels import base_and_recipe, model_label
 from r3l.report.probes import Content
 
 MEASURES = {  # by key of a probe's measures
@@ -23,14 +22,13 @@ def published_probes(probes: Sequence[Content]) -> str:
     for probe in probes:
         if probe["tier"] != "smol":
             continue
-        name = probe["model"]["name"]
-        taught = max((recipe for recipe in names("sft") if name.endswith(f"-{recipe}")), key=len, default="")
+        base, recipe = base_and_recipe(probe["model"]["name"])
         lines = probe.get("reflection_schema") == "lines" and "lines" not in probe["label"]
         row = ", ".join(
             [
-                model_label(name.removesuffix(f"-{taught}")),
+                model_label(base),
                 probe["label"] + (", reflections in lines" if lines else ""),
-                *([f"`{taught}`"] if taught else []),
+                *([f"`{recipe}`"] if recipe else []),
                 f"{probe['tasks']} tasks",
             ]
         )

@@ -22,7 +22,7 @@ from r3l.report import published
 from r3l.report.claim_learning import RATE_OF, BenchRuns
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
 from r3l.report.frame import BENCH, Bench, by_bench, with_further
-from r3l.report.labels import bench_label, env_label
+from r3l.report.labels import base_and_recipe, bench_label, env_label, usual_model
 from r3l.report.probes import Content, name_of
 from r3l.report.registered import load_registered
 from r3l.report.table import rounded
@@ -211,14 +211,10 @@ def start_options(bench: Bench) -> tuple[str, ...]:
     """
     tier, env, model = bench
     options = [] if tier == "nano" else ["--tier", tier]
-    taught = [recipe for recipe in names("sft") if model.endswith(f"-{recipe}")]
-    if taught:
-        recipe = max(taught, key=len)
-        model = model.removesuffix(f"-{recipe}")
+    model, recipe = base_and_recipe(model)
+    if recipe:
         options += ["--set", f"env_settings.sft={recipe}"]
-    # An environment whose file is gone has no default.
-    usual = default_model(tier, env) if env in names("envs") else None
-    return (*options, *([] if model == usual else ["--model", model]))
+    return (*options, *([] if model == usual_model(tier, env) else ["--model", model]))
 
 
 @cache

@@ -77,10 +77,25 @@ def model_label(model: str) -> str:
     return f"{backbone(model)} ({server})" if at and backbone(model) != model else backbone(model)
 
 
+def usual_model(tier: str, env: str) -> str | None:
+    """The tier's model in an environment; None for an environment whose file is gone."""
+    return config.default_model(tier, env) if env in names("envs") else None
+
+
+def base_and_recipe(model: str) -> tuple[str, str | None]:
+    """The base checkpoint and the recipe of a model of `r3l sft` (BASE-RECIPE); for others (model, None)."""
+    taught = [recipe for recipe in names("sft") if model.endswith(f"-{recipe}")]
+    if not taught:
+        return model, None
+    recipe = max(taught, key=len)
+    return model.removesuffix(f"-{recipe}"), recipe
+
+
 def place_label(tier: str, env: str, model: str) -> str:
     """Printed name of an environment, followed by the model unless that is the tier's model there."""
-    usual = config.default_model(tier, env) if env in config.names("envs") else None
-    return env_label(env) if model == usual else f"{env_label(env)}, {model_label(model)}"
+    if model == usual_model(tier, env):
+        return env_label(env)
+    return f"{env_label(env)}, {model_label(model)}"
 
 
 def method_label(method: str) -> str:
