@@ -29,7 +29,7 @@ def published_probes(probes: Sequence[Content]) -> str:
                 model_label(base),
                 probe["label"] + (", reflections in lines" if lines else ""),
                 *([f"`{recipe}`"] if recipe else []),
-                f"{probe['tasks']} tasks",
+                f"{probe['tasks']} {'test tasks' if probe.get('test') else 'tasks'}",
             ]
         )
         rows[row] = {column: _measure(probe, key) for key, column in MEASURES.items()}

@@ -76,6 +76,7 @@ class ProbeResult(TypedDict):
     task_set: TaskSetSummary
     attempts: int
     tasks: int
+    test: NotRequired[bool]
     measures: dict[str, ProbeMeasure]
     gate: NotRequired[dict[str, JudgedTarget]]
     reflection_schema: NotRequired[str]
