@@ -77,7 +77,12 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
         f"{RELEASED}: 0.8 to 1.2",
         ge=0,
     )
-    sft_coef: float = option(0.1, "weight of the imitation loss (RLTF audit 2)", RELEASED, ge=0)
+    sft_coef: float = option(
+        0.1,
+        "weight of the imitation loss (RLTF audit 2)",
+        f"{RELEASED}; there of a sum over tokens, here of a mean (docs/methods.md, detail 13)",
+        ge=0,
+    )
     rescore_distilled: bool = option(
         True,
         "old log-probs of a distilled retry are computed again, without the guidance",

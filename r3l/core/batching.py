@@ -24,7 +24,8 @@ class Row:
     - ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: factor of each token's loss in the
       sum that is the loss of the step. ``advantage``: one number, or one per token.
     - ``old_logprobs``: at sampling time. ``sft``: whether the row is imitated, without advantage.
-    - ``kind``: trajectory kind, or "sft" of a row that is imitated. ``name``: for messages.
+    - ``kind``: trajectory kind, or "sft" of a row that is imitated. ``name``: for messages. ``task``: the
+      task's id, for metrics.
     - ``success``: whether the row's episode succeeded.
     - ``off_policy``: sampled under another context than the one it is trained in. ``rescore``: for the same
       reason the engine must compute the old log-probs again.
@@ -42,6 +43,7 @@ class Row:
     sft: bool
     kind: str = "sft"
     name: str = "a row to imitate"
+    task: str = ""
     success: bool = False
     off_policy: bool = False
     rescore: bool = False
@@ -182,6 +184,7 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
         sft=sft,
         kind="sft" if sft else t.kind,
         name=f"task {t.task.id}, {t.kind} {'.'.join(map(str, (t.member, *t.attempt)))}",
+        task=t.task.id,
         success=t.success,
         off_policy=t.off_policy,
         rescore=t.rescore,

@@ -3,7 +3,7 @@
 Attempts at one task are alike, so intervals come from resampling tasks
 (r3l.stats.intervals.cluster_bootstrap): the same for shares, means, ratios of two rates and paired
 differences. A share that is 0 or 1 in every task has no spread to resample; its interval is Wilson's, and
-for the difference of two such shares it is Newcombe's.
+for a difference with such a share it is Newcombe's.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     """Difference of two shares: the mean of column ``first`` minus the mean of column ``second``.
 
     Each mean is over the attempts that have the column. The interval is from the bootstrap over tasks, or
-    Newcombe's if both shares are 0 or 1 in every task. The value is None if no attempt has one of the
-    columns.
+    Newcombe's if one of the shares is 0 or 1, so that resampling does not move it. The value is None if no
+    attempt has one of the columns.
     """
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one = mean(table, first)
     other = mean(table, second)
-    if found.low != found.high or one.value is None or other.value is None:
+    if found.low is None or one.value is None or other.value is None:
         return found
-    if {one.value, other.value} - {0.0, 1.0}:
+    if not {one.value, other.value} & {0.0, 1.0}:
         return found
     low, high = newcombe_bounds(one.value, one.tasks, other.value, other.tasks)
     return replace(found, low=low, high=high, interval="Newcombe over tasks")

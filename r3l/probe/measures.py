@@ -179,6 +179,24 @@ def difference_per_token(
     return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])
 
 
+def difference_same_task(
+    table: pd.DataFrame, gap: str, tokens: str, other_gap: str, other_tokens: str
+) -> Measure:
+    """The same difference between attempts at one task, averaged over the tasks that have both kinds.
+
+    Successes are mostly of easy tasks and failures of hard ones, so that the difference over all attempts
+    also compares tasks. Of a task with m tokens of the one kind and n of the other, the difference of the two
+    means weighs m n / (m + n): the weights of a regression on the kind with an effect for each task. ``n``:
+    the number of tasks with both; the bootstrap draws from these.
+    """
+    sums = table.groupby("task", as_index=False)[[gap, tokens, other_gap, other_tokens]].sum(min_count=1)
+    both = sums.dropna()
+    weight = both[tokens] * both[other_tokens] / (both[tokens] + both[other_tokens])
+    lead = both[gap] / both[tokens] - both[other_gap] / both[other_tokens]
+    of_tasks = pd.DataFrame({"task": both.task, "lead": weight * lead, "weight": weight})
+    return resampled(of_tasks, ["lead", "weight"], lambda s, c: s[..., 0] / s[..., 1])
+
+
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
     """A share of actions, the sum of column ``count`` / the sum of ``actions``; ``n`` counts actions.
 
@@ -223,6 +241,7 @@ def _p99(probe: ProbeAttempts, hinted: bool) -> Measure:
 
 
 Estimate = Callable[..., Measure]
+SAME_TASK = "the same of attempts at one task"
 
 
 def _of_teacher(name: str) -> dict[str, tuple[str, Estimate, *tuple[str, ...]]]:
@@ -233,6 +252,7 @@ def _of_teacher(name: str) -> dict[str, tuple[str, Estimate, *tuple[str, ...]]]:
         f"{name}_gap_solved": ("log p with its hint minus without, of successes (nats)", per_token, *solved),
         f"{name}_gap_failed": ("of failures", per_token, *failed),
         f"{name}_difference": ("successes minus failures", difference_per_token, *solved, *failed),
+        f"{name}_difference_same_task": (SAME_TASK, difference_same_task, *solved, *failed),
         f"{name}_shown": ("its prompt contains the hint", share, f"{name}_shown"),
     }
 
@@ -315,6 +335,11 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
         "hint_gap_difference": (
             "successes minus failures",
             difference_per_token,
+            *("gap", "scored", "gap_failed", "scored_failed"),
+        ),
+        "hint_gap_difference_same_task": (
+            SAME_TASK,
+            difference_same_task,
             *("gap", "scored", "gap_failed", "scored_failed"),
         ),
         "hint_p99": ("99th percentile of -log p without, of successes", partial(_p99, hinted=False)),

@@ -315,7 +315,8 @@ LABELS = {
     for name, keys in SECTIONS.items()
     for key, (label, *_) in keys.items()
 }
-TEACHER_DIFFERENCES = {f"{name}_difference" for name in TEACHERS} | {"hint_gap_difference"}
+# Of attempts at one task, since the other differences also compare tasks.
+TEACHER_DIFFERENCES = {f"{name}_difference_same_task" for name in (*TEACHERS, "hint_gap")}
 
 
 def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:

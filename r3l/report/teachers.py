@@ -4,9 +4,10 @@ Shown by `r3l table teachers`, `r3l figure teachers` and a section of the report
 
 A teacher is the policy with a hint in its prompt. D = log p of a sampled token under the teacher minus the
 policy's. If the 95 % interval of D on successes minus D on failures includes 0, the teacher is blind: it was
-not shown to tell them apart. Where runs recorded D by kind of hint, the difference at equal hints decides. A
-method with a blind teacher is not ranked by its score, since what it learned is not shown to come from its
-teacher.
+not shown to tell them apart. Successes are mostly of easy tasks, and may read other hints than failures, so
+the difference between attempts at one task with one kind of hint decides where it was measured, else the one
+at equal hints. A method with a blind teacher is not ranked by its score, since what it learned is not shown
+to come from its teacher.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ BLIND = "blind teacher"
 EQUAL_HINTS = (
     "Equal hints: attempts whose teacher reads a solved attempt; blank for runs older than this measure."
 )
+NO_TASK = "no task has both"
 NOTE = (
     "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "
     "successes minus D on failures, with its 95 % interval over training seeds (means over updates), or "
-    "over a probe's tasks. Blind teacher: the interval includes 0 (at equal hints, if measured), so the "
-    "method is not ranked. Rank: by test success, among two or more methods of the environment whose "
+    "over a probe's tasks. Same task: between attempts at one task with one kind of hint, over tasks with a "
+    "success and a failure; blank for runs older than this measure, whose difference also compares easy "
+    "tasks with hard ones. Blind teacher: the interval includes 0 (of the same task, else at equal hints, if "
+    "measured), so the method is not ranked. Rank: by test success, among two or more methods of the environment whose "
     "teachers tell successes from failures. Hint in prompt: share of teachers' prompts that contain it. "
     "Feedback: share of hints that are feedback on a failure, not a solved attempt; successes read none, so "
     "between 0 and 1 the difference also compares hints. Gradient: the teacher's share of its squared norm, "
@@ -78,6 +82,9 @@ class TeacherRow:
     - ``same_solved``, ``same_failed``, ``same_difference``, ``same_low``, ``same_high``: the five figures of
       D over attempts whose teacher reads a solved attempt, so that hints are equal; ``fed_failed``: D of
       failures whose teacher reads feedback. None if not recorded
+    - ``task_difference``, ``task_low``, ``task_high``: the difference between attempts at one task with one
+      kind of hint, with its interval; None if not recorded. ``tasks_compared``: False if it was recorded, and
+      no task has a success and a failure
     - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,
       such as ``1 of 3``; None if it is the only one
     """
@@ -106,13 +113,19 @@ class TeacherRow:
     same_low: float | None = None
     same_high: float | None = None
     fed_failed: float | None = None
+    task_difference: float | None = None
+    task_low: float | None = None
+    task_high: float | None = None
+    tasks_compared: bool = True
 
     @property
     def decisive(self) -> Difference:
-        """The difference that decides the verdict: at equal hints where that was measured.
+        """The difference that decides the verdict: of the same task, else at equal hints, where measured.
 
-        The other difference also compares kinds of hint.
+        The other differences also compare tasks, or kinds of hint.
         """
+        if self.task_difference is not None or not self.tasks_compared:
+            return Difference(self.solved, self.failed, self.task_difference, self.task_low, self.task_high)
         if self.same_low is None:
             return Difference(self.solved, self.failed, self.difference, self.low, self.high)
         same = self.same_difference, self.same_low, self.same_high
@@ -127,12 +140,14 @@ class TeacherRow:
     def verdict(self) -> str:
         """The method's rank, or why it has none.
 
-        ``no successes or no failures``, ``needs 3 seeds`` (or ``2 tasks``), ``blind teacher`` (the decisive
-        interval includes 0) or ``prefers failures``. A teacher without a rank that finds successes
-        likelier than failures ``tells them apart``.
+        ``no successes or no failures``, ``no task has both``, ``needs 3 seeds`` (or ``2 tasks``), ``blind
+        teacher`` (the decisive interval includes 0) or ``prefers failures``. A teacher without a rank that
+        finds successes likelier than failures ``tells them apart``.
         """
         if self.difference is None:
             return "no successes or no failures"
+        if not self.tasks_compared:
+            return NO_TASK
         low, high = self.decisive.low, self.decisive.high
         if low is None or high is None:
             return f"needs {MIN_SEEDS} seeds" if self.method else "needs 2 tasks"
@@ -199,6 +214,8 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
     interval = t_interval(differences) if differences else None
     of_same = by_seed("teacher/gap_difference_by_solution")
     same = t_interval(of_same) if of_same else None
+    of_tasks = by_seed("teacher/gap_difference_same_task")
+    within = t_interval(of_tasks) if of_tasks else None
     contexts, shown, feedback, solutions = (
         sum(float(recorded(columns, f"teacher/{name}").sum()) for columns in trainings)
         for name in ("contexts", "with_feedback", "by_feedback", "by_solution")
@@ -226,6 +243,9 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
         same_low=None if same is None else same.low,
         same_high=None if same is None else same.high,
         fed_failed=mean("teacher/gap_failure_by_feedback"),
+        task_difference=None if within is None else within.mean,
+        task_low=None if within is None else within.low,
+        task_high=None if within is None else within.high,
     )
 
 
@@ -239,6 +259,7 @@ def _of_probe(probe: Content) -> Iterator[TeacherRow]:
     keys["the reflection, in guided retries"] = ("hint_gap", "hint_gap_failed", "hint_gap_difference", "")
     for sees, (solved, failed, difference, shown) in keys.items():
         if difference in found and (found[solved]["n"] or found[failed]["n"]):
+            within = found.get(f"{difference}_same_task", {})
             yield TeacherRow(
                 *(probe["tier"], probe["env"], probe["model"]["name"]),
                 label=f"Probe of {name_of(probe)}: {sees}",
@@ -252,6 +273,10 @@ def _of_probe(probe: Content) -> Iterator[TeacherRow]:
                 difference=found[difference]["value"],
                 low=found[difference]["low"],
                 high=found[difference]["high"],
+                task_difference=within.get("value"),
+                task_low=within.get("low"),
+                task_high=within.get("high"),
+                tasks_compared=not within or within["value"] is not None,
             )
 
 
@@ -275,6 +300,9 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
     def same_difference(row: TeacherRow) -> str | None:
         return interval(row.same_difference, row.same_low, row.same_high)
 
+    def task_difference(row: TeacherRow) -> str | None:
+        return interval(row.task_difference, row.task_low, row.task_high)
+
     by_hint = [
         Column("D successes, equal hints", lambda row: row.same_solved, "+.3f", drop=5),
         Column("D failures, equal hints", lambda row: row.same_failed, "+.3f", drop=5),
@@ -293,6 +321,7 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
             Column("D successes", lambda row: row.solved, "+.3f", drop=3),
             Column("D failures", lambda row: row.failed, "+.3f", drop=3),
             Column("difference", difference, right=True, no_wrap=True),
+            Column("difference, same task", task_difference, right=True, no_wrap=True),
             *(by_hint if recorded else []),
             # SDAR's is some 1e-5, which is not 0.
             Column("gradient share", lambda row: row.grad_share, ".2g", drop=1),

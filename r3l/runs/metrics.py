@@ -109,6 +109,7 @@ _DECLARED = (
     Metric("teacher/gap_success", "nats", STEP, "mean log p of the teacher minus the policy's, successes"),
     Metric("teacher/gap_failure", "nats", STEP, "the same of failures"),
     Metric("teacher/gap_difference", "nats", STEP, "the first minus the second: 0 for a blind teacher"),
+    Metric("teacher/gap_difference_same_task", "nats", STEP, "of attempts at one task with one kind of hint"),
     Metric("teacher/gap_success_by_solution", "nats", STEP, "of successes whose hint is a solved sibling"),
     Metric("teacher/gap_failure_by_solution", "nats", STEP, "of failures whose hint is a solved sibling"),
     Metric("teacher/gap_difference_by_solution", "nats", STEP, "the first minus the second: equal hints"),

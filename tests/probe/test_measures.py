@@ -252,6 +252,39 @@ def test_a_difference_of_two_rates_of_nothing_is_bounded_by_both():
     assert apart.interval == "Newcombe over tasks"
 
 
+def test_one_rate_of_all_has_an_uncertainty_too():
+    """Newcombe: 8 of 8 is at least 0.676, 6 of 12 between 0.254 and 0.746; 0.5 - hypot(0.324, 0.246)."""
+    all_of, half = ({f"e{k}" for k in chosen} for chosen in (range(8), range(8, 20)))
+    table = with_parts(tasks_with([1.0] * 8 + [0.0, 1.0] * 6), all_of=all_of, half=half)
+    apart = difference(table, "all_of", "half")
+    assert (apart.low, apart.value, apart.high) == pytest.approx((0.093, 0.5, 0.746), abs=0.001)
+    assert apart.interval == "Newcombe over tasks"
+
+
+def test_a_teacher_that_knows_the_task_alone_tells_no_attempts_apart():
+    """D is 0.5 in an easy task and -0.5 in a hard one, whatever the attempt; three of four easy ones succeed.
+
+    Over all attempts successes are ahead by 0.25 + 0.25. Within tasks by 0; with 0.3 more on the success of
+    the hard task by 0.3 times its weight 3/4 of 3/4 + 3/4 (4 x 12 and 12 x 4 over 16 tokens: 3 each).
+    """
+
+    def probe(more):
+        attempts = []
+        for task, base, successes in (("e1", 0.5, 3), ("h1", -0.5, 1), ("h2", -0.5, 0)):
+            for k in range(4):
+                gap = base + (more if task == "h1" and k < successes else 0)
+                reading = {"solution": TeacherReading(4 * gap, 4, True)}
+                attempts.append(attempt(task, k, success=k < successes, teachers=reading))
+        return measures(ProbeAttempts(attempts, {}))
+
+    found = probe(0)
+    assert found["solution_difference"].value == pytest.approx((3 * 0.5 - 0.5) / 4 - (0.5 - 7 * 0.5) / 8)
+    within = found["solution_difference_same_task"]
+    assert (within.value, within.low, within.high) == pytest.approx((0, 0, 0), abs=1e-12)
+    assert (within.n, within.tasks) == (2, 2)  # h2 has no success
+    assert probe(0.3)["solution_difference_same_task"].value == pytest.approx(0.15)
+
+
 def test_a_ratio_over_a_rate_that_may_be_zero_has_no_upper_bound():
     table = tasks_with([0.5, 0.5, 0.5, 0.5])
     zero = ratio(table.assign(zero=0.0), "success", "zero")

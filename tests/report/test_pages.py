@@ -75,6 +75,7 @@ def test_teachers_of_made_up_runs(tmp_path):
         "D successes": "+0.300",
         "D failures": "+0.100",
         "difference": "+0.200 (-0.048 to +0.448)",
+        "difference, same task": "",
         "feedback": "0.25",
         "gradient": "1",
         "cosine": "",

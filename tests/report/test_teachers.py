@@ -138,6 +138,31 @@ def test_the_figure_draws_the_difference_that_decides(tmp_path, monkeypatch):
     assert list(dot.get_xdata()) == [pytest.approx(0.41)]
 
 
+def test_attempts_at_one_task_decide_over_all_attempts(taught):
+    """Of three seeds the difference at one task is -0.1, 0, 0.1 and 0.3 over all attempts: of tasks alone."""
+    for seed in range(3):
+        steps = [step(1, 0.3, 0.0, gap_difference_same_task=-0.1 + 0.1 * seed)]
+        write_run(taught, "ungated_teacher", seed, [1], [0], steps=steps)
+    rows = teacher_rows(read_runs(find_runs(taught)))
+    row = next(row for row in rows if row.method == "ungated_teacher")
+    half = 4.3027 * 0.1 / 3**0.5
+    assert (row.task_difference, row.task_low, row.task_high) == pytest.approx((0, -half, half), abs=1e-4)
+    assert row.low > 0 and row.verdict == "blind teacher"
+
+    # The same of a probe, and of one in which no task has a success and a failure.
+    probe = a_probe((0.2, 0.1, 0.3))
+    for within, verdict in (
+        (measure(0.1, -0.1, 0.3), "blind teacher"),
+        (measure(0.1, 0.05, 0.3), "tells them apart"),
+        (measure(None, n=0, tasks=0), "no task has both"),
+    ):
+        probe["measures"]["solution_difference_same_task"] = within
+        (row,) = teacher_rows(read_runs(find_runs(taught)).iloc[:0], [probe])
+        assert row.verdict == verdict
+        (line,) = teacher_table([row]).sections[0].rows
+        assert (line["difference, same task"].text == "") == (within["value"] is None)
+
+
 def test_one_method_alone_has_no_rank(taught):
     runs = read_runs(find_runs(taught))
     (row,) = teacher_rows(runs[runs.method == "rlsd"])

@@ -12,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from r3l.core.batching import Row, collate
 from r3l.core.method import Batch
@@ -103,10 +104,13 @@ class TeacherGaps:
 
     A teacher is the policy with more in its context, such as a hint. Successful and failed episodes are
     collected separately: a teacher with the same D on both does not distinguish them. They are also collected
-    by kind of hint, since successes and failures may read different hints.
+    by kind of hint, since successes and failures may read different hints, and by task, since successes are
+    mostly of easy tasks.
     """
 
     def __init__(self) -> None:
+        # By task and kind of hint, then by success: the sum of D and the number of tokens.
+        self.cells: dict[tuple[str, HintKind | None], dict[bool, NDArray[np.float64]]] = {}
         # By success and kind of hint; None: whatever the hint.
         self.sums: dict[tuple[bool, HintKind | None], float] = {}
         self.tokens: dict[tuple[bool, HintKind | None], int] = {}
@@ -122,6 +126,8 @@ class TeacherGaps:
         tokens_B = counted_B_T.sum(1).tolist()
         for row, of_row, tokens in zip(rows, sums_B, tokens_B, strict=True):
             if tokens:
+                cell = self.cells.setdefault((row.task, row.hint_kind), {})
+                cell[row.success] = cell.get(row.success, np.zeros(2)) + (of_row, tokens)
                 for kind in {None, row.hint_kind}:
                     key = (row.success, kind)
                     self.sums[key] = self.sums.get(key, 0.0) + of_row
@@ -132,7 +138,9 @@ class TeacherGaps:
 
         ``teacher/gap_difference``: the first minus the second. A mean without tokens is left out, and then
         the difference too. The same of hints that are solved attempts alone, and of feedback alone: names
-        with ``_by_solution`` and ``_by_feedback``.
+        with ``_by_solution`` and ``_by_feedback``. ``teacher/gap_difference_same_task``: the difference
+        between attempts at one task with the same kind of hint, a mean over the tasks that have both, weighted
+        by m n / (m + n) for m and n tokens (as r3l.probe.measures.difference_same_task).
         """
         found: dict[str, float] = {}
         for kind in (None, *get_args(HintKind)):
@@ -148,6 +156,16 @@ class TeacherGaps:
                 found[f"teacher/gap_failure{ending}"] = means[False]
             if len(means) == 2:
                 found[f"teacher/gap_difference{ending}"] = means[True] - means[False]
+        leads = 0.0
+        weights = 0.0
+        for cell in self.cells.values():
+            if len(cell) == 2:
+                (won, won_tokens), (lost, lost_tokens) = cell[True], cell[False]
+                weight = won_tokens * lost_tokens / (won_tokens + lost_tokens)
+                leads += weight * (won / won_tokens - lost / lost_tokens)
+                weights += weight
+        if weights:
+            found["teacher/gap_difference_same_task"] = leads / weights
         return found
 
 

@@ -172,6 +172,7 @@ def gaps_of(model, members):
                 "gap_success_by_solution": -0.3,
                 "gap_failure_by_solution": -0.5,
                 "gap_difference_by_solution": 0.2,
+                "gap_difference_same_task": 0.2,
                 "gap_failure_by_feedback": 0.2,
             },
         ),
@@ -202,6 +203,19 @@ def test_what_it_says_by_kind_of_hint(nano, cases, expected):
     assert named == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_teacher_that_knows_the_task_alone_tells_no_attempts_apart(nano):
+    """D is 0.4 in one task and -0.2 in the other, whatever the attempt: 0.2 over all, 0 within tasks."""
+    method = TeacherGated({"mode": "sdar"})
+    groups = []
+    for name, gap, rewards in (("easy", 0.4, (1.0, 1.0, 0.0)), ("hard", -0.2, (1.0, 0.0, 0.0))):
+        members = [read(nano[0], reward, (gap,) * 4, "solution") for reward in rewards]
+        task = Task(name, "train", {})
+        groups.append(Group(task, [replace(t, task=task) for t in members]))
+    metrics = Trainer(copy.deepcopy(nano[0]), method, CONFIG).step(rows_of(method, groups))
+    assert metrics["teacher/gap_difference"] == pytest.approx(0.2, abs=1e-4)
+    assert metrics["teacher/gap_difference_same_task"] == pytest.approx(0, abs=1e-4)
+
+
 def test_the_kind_of_hint_changes_nothing_but_its_own_metrics(nano):
     """Every other metric and every trained weight is the same to the bit."""
     cases = [(1.0, (0.1, 0.3, -0.1, 0.7), "solution"), (0.0, (0.2, -0.3, 0.1, 0.9), "feedback")]
@@ -211,6 +225,7 @@ def test_the_kind_of_hint_changes_nothing_but_its_own_metrics(nano):
         updates.append(gaps_of(nano[0], members)[1:])
     (with_kinds, first), (without, second) = updates
     added = {"teacher/gap_success_by_solution", "teacher/gap_failure_by_feedback"}
+    without.pop("teacher/gap_difference_same_task")  # of unknown kinds, so a pair; not of two kinds
     untimed = {name for name in without if not name.startswith("seconds/")}
     assert with_kinds.keys() - without.keys() == added
     assert {name: with_kinds[name] for name in untimed} == {name: without[name] for name in untimed}
