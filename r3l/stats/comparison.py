@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import chdtr, ndtr, ndtri, stdtr, stdtrit  # scipy.stats takes as long to import as pandas
 
-from r3l.stats.intervals import CONFIDENCE, Interval, finite, t_interval
+from r3l.stats.intervals import CONFIDENCE, MIN_SEEDS, Interval, finite, t_interval
 
 ALPHA, POWER = 0.05, 0.8
 NOISE_Z = np.linspace(-9, 9, 4001)  # a grid of a standard normal variable, and its weights
@@ -68,8 +68,8 @@ class Verdict(StrEnum):
 class Effect:
     """An estimated difference between two methods, over seeds or over tasks, and all that its test needs.
 
-    ``error``: standard error of ``mean``; NaN for one seed, which has no test. Over seeds, ``values_S`` has
-    one difference per seed, ``deviation`` is their standard deviation and ``freedom`` their number minus 1.
+    ``error``: standard error of ``mean``; NaN for one seed and for two that differ alike, which have no test.
+    Over seeds, ``values_S`` has one difference per seed, ``deviation`` is their standard deviation and ``freedom`` their number minus 1.
     ``deviation`` is None for one seed and for equal differences: neither tells how much other seeds would
     vary. Over tasks, ``freedom`` is infinite: a bootstrap interval is read as a normal one.
     ``probability_of_improvement``: P(a seed of the first method scores above one of the second), None if
@@ -102,14 +102,18 @@ class Effect:
 
     @classmethod
     def of_seeds(cls, values_S: ArrayLike, improvement: float | None = None) -> Effect:
-        """The mean of one value per seed with its standard error: 0 for equal values, NaN for a single one.
+        """The mean of one value per seed with its standard error: 0 for equal values, NaN where none is known.
+
+        Scores are shares of a few hundred tasks, so that two seeds often differ alike by chance: the error of
+        equal values is NaN below MIN_SEEDS seeds, as that of a single value.
 
         ``improvement``: ``probability_of_improvement``. Raises ValueError for no or non-finite values.
         """
         values = finite(values_S, 1)
         unknown = len(values) < 2 or np.ptp(values) < 1e-12
         deviation = None if unknown else float(values.std(ddof=1))
-        error = math.nan if len(values) < 2 else (deviation or 0.0) / math.sqrt(len(values))
+        too_few = len(values) < 2 or (unknown and len(values) < MIN_SEEDS)
+        error = math.nan if too_few else (deviation or 0.0) / math.sqrt(len(values))
         seeds = tuple(map(float, values))
         return cls(float(values.mean()), error, len(values) - 1, deviation, seeds, improvement)
 
@@ -142,7 +146,7 @@ class Effect:
 
     @cached_property
     def p_value(self) -> float | None:
-        """Two-sided p-value of the t-test that the true effect is 0; None for one seed.
+        """Two-sided p-value of the t-test that the true effect is 0; None without a standard error.
 
         A ``recorded_p_value`` replaces it. With a standard error of 0 (equal values of all seeds) it is 1 if
         the mean is 0, else 0.
