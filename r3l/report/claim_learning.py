@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from r3l.config import Strict
-from r3l.report.figures.series import WINDOW, running_mean
 from r3l.report.frame import ALL, common_places
-from r3l.report.updates import at_rate, held_out, learning_rate, training_of
+from r3l.report.updates import WINDOW, at_rate, held_out, learning_rate, running_mean, training_of
 
 Unit = Literal["updates", "tokens", "rollouts"]
 RATE_OF = "grpo"  # all methods are compared at its rate

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,10 @@ from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
 FIRST = 1 / 3  # of the updates count as early
+# Updates of a running mean; one update of the nano tier is too few tasks to be seen in a line. Figures draw
+# it, and it is part of every claim with ``until`` (r3l.report.claim_learning): another window may give another
+# verdict.
+WINDOW = 5
 Version = tuple[str, int] | None  # the file that holds lines of a run, with its time; None: no such file
 
 
@@ -138,6 +143,25 @@ def held_out(evaluation: Path) -> dict[int, float]:
 def _held_out(run_dir: Path, version: Version) -> dict[int, float]:
     points = read_jsonl(run_dir / CURVE, CurvePoint) if version else []
     return {point["step"]: point["groups"][ALL]["success"] for point in points}
+
+
+def window_sums(values_U: NDArray[Any], window: int) -> NDArray[np.float64]:
+    """Sum of the last ``window`` values at each update, shape (U,); of fewer at the first ones.
+
+    ``values_U``: without NaN. The oldest value is added first.
+    """
+    sums_U = np.zeros(len(values_U))
+    for age in reversed(range(min(window, len(values_U)))):
+        sums_U[age:] += values_U[: len(values_U) - age]
+    return sums_U
+
+
+def running_mean(values_U: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """Mean of the last ``window`` values at each update, shape (U,), without those that are NaN; NaN for none."""
+    known_U = ~np.isnan(values_U)
+    with np.errstate(invalid="ignore"):
+        mean_U = window_sums(np.where(known_U, values_U, 0), window) / window_sums(known_U, window)
+    return np.asarray(mean_U)
 
 
 def early_success(evaluation: Path) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from r3l.report.figures import series
+from r3l.report.updates import WINDOW
 
 
 class Columns(dict):
@@ -30,7 +31,7 @@ def flat(level, count=2, **more):
     return metrics(*({"y": level, **more} for _ in range(count)))
 
 
-def curve_of(rows, value, advance=series.updates, window=series.WINDOW):
+def curve_of(rows, value, advance=series.updates, window=WINDOW):
     return series.curve(rows, value(rows, window), advance)
 
 

@@ -24,11 +24,10 @@ from r3l.report.claim_learning import (
 )
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.series import WINDOW, running_mean
 from r3l.report.figures.style import look
 from r3l.report.frame import all_tasks, by_bench, common_seeds
 from r3l.report.labels import method_label, place_label
-from r3l.report.updates import at_rate, learning_rate
+from r3l.report.updates import WINDOW, at_rate, learning_rate, running_mean
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 from r3l.workflow.plan import tables
 

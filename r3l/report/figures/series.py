@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r3l.report.updates import window_sums
 from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, RATES, TRAIN_SECONDS
 from r3l.stats.intervals import MIN_SEEDS, t_half_width
 
-WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -102,25 +102,6 @@ class WindowCounts(Mapping[str, float]):
 
     def __len__(self) -> int:
         return len(self._sums)
-
-
-def window_sums(values_U: NDArray[Any], window: int) -> Floats:
-    """Sum of the last ``window`` values at each update, shape (U,); of fewer at the first ones.
-
-    ``values_U``: without NaN. The oldest value is added first.
-    """
-    sums_U = np.zeros(len(values_U))
-    for age in reversed(range(min(window, len(values_U)))):
-        sums_U[age:] += values_U[: len(values_U) - age]
-    return sums_U
-
-
-def running_mean(values_U: Floats, window: int) -> Floats:
-    """Mean of the last ``window`` values at each update, shape (U,), without those that are NaN; NaN for none."""
-    known_U = ~np.isnan(values_U)
-    with np.errstate(invalid="ignore"):
-        mean_U = window_sums(np.where(known_U, values_U, 0), window) / window_sums(known_U, window)
-    return np.asarray(mean_U)
 
 
 def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:

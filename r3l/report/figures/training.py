@@ -11,9 +11,9 @@ import numpy as np
 from r3l.core.errors import DataError
 from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.series import WINDOW, mean_of, rate_of
+from r3l.report.figures.series import mean_of, rate_of
 from r3l.report.figures.style import look
-from r3l.report.updates import training_of
+from r3l.report.updates import WINDOW, training_of, window_sums
 from r3l.stats.intervals import MIN_SEEDS
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def success(metrics: series.Columns, window: int) -> series.Floats:
     As r3l.runs.step_metrics.base_success of their counts, for thousands of runs at once.
     """
     names = ("rollouts", "retry/count", "stop/success", "retry/success")
-    rollouts, retries, solved, solved_retries = (
-        series.window_sums(metrics.counts(name), window) for name in names
-    )
+    rollouts, retries, solved, solved_retries = (window_sums(metrics.counts(name), window) for name in names)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rollouts == retries, np.nan, (solved - solved_retries) / (rollouts - retries))
 
