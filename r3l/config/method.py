@@ -284,8 +284,9 @@ def method_label(row: Variant) -> str:
     """The printed name of a method or variant: the ``label`` of its file and its changes, ``R3L (alpha=5)``.
 
     It names the author of the feedback unless that is the model itself, the default of every method, so that
-    rows with different teachers have different names. The change ``engine=server`` is not printed; in the
-    label "base checkpoint" becomes "served model" instead. Raises ConfigError for an unknown method.
+    rows with feedback of different authors have different names. The change ``engine=server`` is not
+    printed; in the label "base checkpoint" becomes "served model" instead. Raises ConfigError for an unknown
+    method.
     """
     files = method_files(row.method)
     label = files[-1].label

@@ -288,7 +288,7 @@ def score(session: LocalSession, trainer: Trainer, groups: Sequence[Group]) -> M
     longest = session.run.sampling.max_context
     counts = trainer.score_teachers(taught, session.run.samples, longest)
     seconds = {"seconds/score": time.perf_counter() - began} if counts else {}
-    return counts | seconds | steps.feedback_metrics(taught, session.tokenizer)
+    return counts | seconds | steps.teacher_metrics(taught, session.tokenizer)
 
 
 def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow]) -> Metrics:

@@ -17,7 +17,7 @@ from r3l.local.session import LocalSession
 from r3l.probe.attempts import TeacherReading
 from r3l.retry import GuidancePlace
 from r3l.runs.session import PlaySession
-from r3l.runs.steps import feedback_metrics
+from r3l.runs.steps import teacher_metrics
 
 
 def taught_copies(
@@ -70,6 +70,6 @@ def read_by_teachers(session: PlaySession, taught: Sequence[Trajectory]) -> list
     for k, logprobs_S in zip(contexts, scored, strict=True):
         own_S = [value for turn in taught[k].turns for value in turn.logprobs]
         gap = round(float(sum(logprobs_S.tolist()) - sum(own_S)), 4)
-        shown = feedback_metrics([taught[k]], session.tokenizer)["teacher/with_feedback"] == 1
+        shown = teacher_metrics([taught[k]], session.tokenizer)["teacher/with_feedback"] == 1
         readings[k] = TeacherReading(gap, len(own_S), shown)
     return readings

@@ -13,7 +13,7 @@ from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
 from r3l.report.frame import by_bench, common_seeds, groups, scores_S_T
-from r3l.report.labels import MDE, MDE_NOTE, is_taught, mde_text, method_label, p_cell
+from r3l.report.labels import MDE, MDE_NOTE, has_foreign_feedback, mde_text, method_label, p_cell
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
@@ -207,9 +207,9 @@ def _pair_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     ]
     if players[0] != players[1]:
         lines.append(f"test episodes were sampled by {players[0]} here and by {players[1]} there")
-    taught = [one.feedback for one in (ours, theirs)]
-    if taught[0] != taught[1] and any(map(is_taught, taught)):
-        writers = [f"written by {WRITERS.get(label, label)}" if label else "not read" for label in taught]
+    authors = [one.feedback for one in (ours, theirs)]
+    if authors[0] != authors[1] and any(map(has_foreign_feedback, authors)):
+        writers = [f"written by {WRITERS.get(label, label)}" if label else "not read" for label in authors]
         lines.append(f"feedback in training was {writers[0]} here and {writers[1]} there")
 
     # Runs record the digests of a user's own code, which may have changed since.

@@ -28,7 +28,7 @@ from r3l.report.labels import (
     FEEDBACK_NOTE,
     env_label,
     method_label,
-    planned_teacher,
+    planned_feedback_author,
     plus_minus,
     written_by,
 )
@@ -172,8 +172,8 @@ def feedback_rows(
 
 
 def _no_runs(bench: Bench, method: str) -> FeedbackRow:
-    teacher = planned_teacher(method, bench[0] or "nano")
-    return FeedbackRow(*bench, method=method, label=method_label(method), feedback=teacher)
+    author = planned_feedback_author(method, bench[0] or "nano")
+    return FeedbackRow(*bench, method=method, label=method_label(method), feedback=author)
 
 
 def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tuple[str, pd.DataFrame]]:

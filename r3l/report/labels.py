@@ -1,8 +1,7 @@
-"""Printed names and numbers: environments, models, methods, teachers, seeds; intervals, p-values and minimum
-detectable effects (MDE).
+"""Printed names and numbers: environments, models, methods, feedback authors, seeds; intervals, p-values and
+minimum detectable effects (MDE).
 
-The teacher of a method, who wrote the feedback of its training, is a condition of its scores, shown with
-them.
+The author of the feedback in the training of a method is a condition of its scores, shown with them.
 """
 
 from __future__ import annotations
@@ -84,10 +83,10 @@ def usual_model(tier: str, env: str) -> str | None:
 
 def base_and_recipe(model: str) -> tuple[str, str | None]:
     """The base checkpoint and the recipe of a model of `r3l sft` (BASE-RECIPE); for others (model, None)."""
-    taught = [recipe for recipe in names("sft") if model.endswith(f"-{recipe}")]
-    if not taught:
+    recipes = [recipe for recipe in names("sft") if model.endswith(f"-{recipe}")]
+    if not recipes:
         return model, None
-    recipe = max(taught, key=len)
+    recipe = max(recipes, key=len)
     return model.removesuffix(f"-{recipe}"), recipe
 
 
@@ -103,7 +102,7 @@ def method_label(method: str) -> str:
     return config.method_label(config.variant(method))
 
 
-def planned_teacher(method: str, tier: str) -> str | None:
+def planned_feedback_author(method: str, tier: str) -> str | None:
     """Author of the feedback of planned runs of ``method``: self, environment or judge.
 
     ``tier``: scale of the runs, such as nano, whose settings may decide it. None if the method uses no
@@ -126,7 +125,7 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
     return f"environment, {by_model / (by_model + by_environment):.0%} self" if by_model else source
 
 
-def is_taught(source: str | None) -> bool:
+def has_foreign_feedback(source: str | None) -> bool:
     """True if something other than the model itself wrote the feedback; False for no feedback.
 
     ``source``: the setting ``feedback``: self, environment, judge or None.

@@ -13,7 +13,7 @@ import pandas as pd
 from r3l.core.errors import check_known
 from r3l.report.budget import NOT_RECORDED
 from r3l.report.frame import TOKENS, Bench, all_tasks, by_bench, by_method
-from r3l.report.labels import planned_teacher, written_by
+from r3l.report.labels import planned_feedback_author, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.report.updates import updates
@@ -140,7 +140,7 @@ def measure_rows(
                 row = missing(method, seeds_planned, "no run", **known)
                 rows.append(row)
                 if not len(seeds):
-                    row["feedback"] = planned_teacher(method, tier)
+                    row["feedback"] = planned_feedback_author(method, tier)
                     continue
                 first = seeds.iloc[0]
                 row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}

@@ -56,8 +56,8 @@ def paper_table(
 
     lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
     known = dict.fromkeys(name for line in lines for cells in line.values() for name in cells)
-    taught = FEEDBACK in known
-    first = [METHOD, FEEDBACK] if taught else [METHOD]
+    shows_feedback = FEEDBACK in known
+    first = [METHOD, FEEDBACK] if shows_feedback else [METHOD]
     columns = [MEASURES[name].label for name in measures] if several else [n for n in known if n != FEEDBACK]
 
     # Every cell says something: which number there is, or why there is none.
@@ -70,8 +70,9 @@ def paper_table(
                 text = "none" if label == CONSTANT_ANSWER_LABEL else absent
                 stated = re.search(r"\bfeedback=(\w+)", label)
                 theirs = stated.group(1) if stated else "not recorded"
-                teacher = {FEEDBACK: Cell("none" if sections is our_sections else theirs)} if taught else {}
-                full.append({METHOD: Cell(label)} | teacher | dict.fromkeys(columns, Cell(text)) | cells)
+                author = "none" if sections is our_sections else theirs
+                feedback = {FEEDBACK: Cell(author)} if shows_feedback else {}
+                full.append({METHOD: Cell(label)} | feedback | dict.fromkeys(columns, Cell(text)) | cells)
             printed.append(Section(section, full))
 
     # The best is the highest or the lowest, as the measure says; of scores it is the highest.
@@ -85,7 +86,11 @@ def paper_table(
     filled = [item for one in printed for row in one.rows for item in row.items()]
     unbroken = {METHOD} | {name for name, cell in filled if "±" in cell.text}
     shown = [Column(name, right=name not in first, no_wrap=name in unbroken) for name in [*first, *columns]]
-    notes = [*_our_notes(ours, [] if several else columns), *left_out, *([FEEDBACK_NOTE] if taught else [])]
+    notes = [
+        *_our_notes(ours, [] if several else columns),
+        *left_out,
+        *([FEEDBACK_NOTE] if shows_feedback else []),
+    ]
     return Table(title, shown, printed, [*notes, *their_notes])
 
 
@@ -99,7 +104,8 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
     for row in ours:
         models.setdefault((row.tier, row.env), set()).add(row.model)
     sections: Sections = {}
-    teachers: dict[tuple[str, str], dict[bool, list[str]]] = {}
+    # By section and label: authors of feedback of benchmarks with runs (True) and without.
+    feedback_authors: dict[tuple[str, str], dict[bool, list[str]]] = {}
     for row in ours:
         by_model = backbone(row.model) in backbones or len(models[row.tier, row.env]) > 1
         section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
@@ -116,13 +122,13 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
                 cell = Cell(f"{text} ({row.seeds_done}/{row.seeds_planned})")
         sections.setdefault(section, {}).setdefault(row.label, {})[column] = cell
         if row.feedback:
-            by_state = teachers.setdefault((section, row.label), {True: [], False: []})
+            by_state = feedback_authors.setdefault((section, row.label), {True: [], False: []})
             by_state[row.seeds_done > 0].append(row.feedback)
 
-    # A row has several teachers if benchmarks differ; those planned are shown only where nothing has run.
-    for (section, label), by_state in teachers.items():
-        names_of_row = dict.fromkeys(by_state[True] or by_state[False])
-        sections[section][label][FEEDBACK] = Cell("; ".join(names_of_row))
+    # A row has several authors if benchmarks differ; planned ones are shown only where nothing has run.
+    for (section, label), by_state in feedback_authors.items():
+        of_row = dict.fromkeys(by_state[True] or by_state[False])
+        sections[section][label][FEEDBACK] = Cell("; ".join(of_row))
 
     # A method that ran only in a later benchmark is above the constant answer of an earlier one.
     for cells_by_label in sections.values():

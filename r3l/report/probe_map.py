@@ -121,13 +121,14 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
     runs = _runs(parts, {key[:2] for key in found})
-    found = _mixtures(found, {wrong for _, wrong in runs.taught}) | found  # a separate probe is preferred
+    wrong_shares = {wrong for _, wrong in runs.feedback_setting}
+    found = _mixtures(found, wrong_shares) | found  # a separate probe is preferred
     rows = []
     for key, probe in sorted(found.items()):
         tier, env, base, *feedback = key
         bench = runs[(runs.tier == tier) & (runs.env == env) & (runs.base == base)]
         grpo = bench[bench.method_name == "grpo"]
-        r3l = bench[(bench.method_name == "r3l") & bench.taught.map([*feedback].__eq__)]
+        r3l = bench[(bench.method_name == "r3l") & bench.feedback_setting.map([*feedback].__eq__)]
         unreflected = bench[bench.method_name == "r3l_no_reflection"]
         for rate in sorted({*grpo.rate} & {*r3l.rate}):
             # A seed may have two runs at this rate, one of a variant that names the rate: the first counts.
@@ -170,16 +171,16 @@ def _mixtures(
 
 def _key(probe: Mapping[str, Any]) -> _Key:
     """The key that a probe shares with its runs: tier, environment, model, feedback and its corruption."""
-    tested = probe.get("feedback", "self"), float(probe.get("feedback_corruption", 0))
-    return (probe["tier"], probe["env"], probe["model"]["name"], *tested)
+    feedback_setting = probe.get("feedback", "self"), float(probe.get("feedback_corruption", 0))
+    return (probe["tier"], probe["env"], probe["model"]["name"], *feedback_setting)
 
 
 def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFrame:
     """The runs of GRPO and R3L, with and without reflection, in ``places`` (tier, environment): one row a
     run.
 
-    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL) and ``taught`` (feedback
-    and its corruption). A run that two folders hold counts once, the first.
+    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL) and
+    ``feedback_setting`` (feedback and its corruption). A run that two folders hold counts once, the first.
     """
     first: dict[tuple[str, ...], Path] = {}
     for path in (path for folder in parts for path in find_runs(folder, may_be_none=True)):
@@ -202,7 +203,10 @@ def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFra
             f"{model}-{stage}" if stage else model for model, stage in zip(runs.model, stages, strict=True)
         ],
         method_name=[variant(name).method for name in runs.method],
-        taught=[[m.get("feedback", "self"), float(m.get("feedback_corruption", 0))] for m in methods],
+        feedback_setting=[
+            [method.get("feedback", "self"), float(method.get("feedback_corruption", 0))]
+            for method in methods
+        ],
     )
 
 

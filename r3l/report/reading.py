@@ -160,9 +160,9 @@ def _run_columns(
     tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
     # A method without retries has no feedback to learn from.
     method = manifest["run"]["method_settings"]
-    teacher: str | None = None if method.get("retries") == 0 else method.get("feedback")
-    if teacher == FeedbackSource.JUDGE:
-        teacher = f"judge {manifest['run'].get('judge', {}).get('model')}"
+    feedback_author: str | None = None if method.get("retries") == 0 else method.get("feedback")
+    if feedback_author == FeedbackSource.JUDGE:
+        feedback_author = f"judge {manifest['run'].get('judge', {}).get('model')}"
 
     # Remarks that a reader needs: on the task set, the base checkpoint, the server that played, and episodes
     # that ended by an error inside the environment, in test and in training.
@@ -195,7 +195,7 @@ def _run_columns(
         "tier_label": evaluation["label"],
         # Runs of earlier versions have another word.
         "label": evaluation["method_label"].replace("start model", "base checkpoint"),
-        "feedback": teacher,
+        "feedback": feedback_author,
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
         "task_set_tasks": task_set["tasks"],

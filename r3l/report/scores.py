@@ -24,7 +24,7 @@ from r3l.report.frame import (
     groups,
     scores_S_T,
 )
-from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
+from r3l.report.labels import backbone, env_label, method_label, planned_feedback_author, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
 from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, t_interval
@@ -88,7 +88,8 @@ def score_rows(
     labels = {env: env_label(env) for env in runs.env.unique()}
     of_benches = by_bench(runs.assign(benchmark=runs.env.map(labels)))
     # Of methods without runs: read from the configuration once, not for every row.
-    label_of, teacher_of = cache(method_label), cache(planned_teacher)
+    label_of = cache(method_label)
+    feedback_author_of = cache(planned_feedback_author)
     rows: list[dict[str, Any]] = []
     for bench in sorted({*planned_benches, *of_benches}):
         here = of_benches.get(bench, runs.iloc[:0])
@@ -102,7 +103,7 @@ def score_rows(
                     continue
                 label = label_of(method)
                 number = reference.get(bench[2], place["benchmark"], reference.label(method, label))
-                known = {"label": label, "group": group, "feedback": teacher_of(method, bench[0])}
+                known = {"label": label, "group": group, "feedback": feedback_author_of(method, bench[0])}
                 rows.append(missing(method, seeds_planned, "no run", number, **known, **place))
             answered = here[(here.group == group) & here.constant_success.notna()]
             if len(answered):  # the best answer that ignores the problem is a further baseline
@@ -134,8 +135,8 @@ def _row(
     success_S_T = scores_S_T(seeds)
     success = t_interval(success_S_T.mean(axis=1))
 
-    # Further columns: what was played, who taught, what training cost. Lists are added up in a tenth of the
-    # time of pandas.
+    # Further columns: what was played, who wrote the feedback, what training cost. Lists are added up in a
+    # tenth of the time of pandas.
     episodes, invalid, truncated = (
         sum(seeds[name].tolist()) for name in ("episodes", "parse_failures", "truncations")
     )

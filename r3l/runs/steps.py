@@ -91,7 +91,7 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
     return metrics
 
 
-def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
+def teacher_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
     """``teacher/contexts``: the number of ``taught``, the trajectories with a teacher.
 
     ``teacher/with_feedback``: for how many of them the hint occurs in the decoded tokens of the teacher's

@@ -115,7 +115,7 @@ class MethodWorkflow(Workflow):
         # Teachers: whether their contexts hold the hint, and the log-probs that sampling did not give.
         taught = unique([t for group in groups for t in group.trajectories if t.taught])
         if taught:
-            ctx.counters.update(steps.feedback_metrics(taught, setting.tokenizer))
+            ctx.counters.update(steps.teacher_metrics(taught, setting.tokenizer))
         scored = await score(
             groups,
             ctx.policy,  # type: ignore[arg-type]

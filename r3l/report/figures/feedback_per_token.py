@@ -12,7 +12,7 @@ from r3l.config.method import RATE
 from r3l.core.errors import DataError
 from r3l.report.feedback_per_token import FeedbackRow, section
 from r3l.report.figures import style
-from r3l.report.labels import is_taught
+from r3l.report.labels import has_foreign_feedback
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +107,7 @@ def _name(row: FeedbackRow) -> str:
         remarks.append(f"rate {row.rate:g}")
     if row.blind:
         remarks.append("blind")
-    if is_taught(row.feedback) and "feedback=" not in row.label:
+    if has_foreign_feedback(row.feedback) and "feedback=" not in row.label:
         remarks.append(str(row.feedback))
     in_one_line = ", ".join(remarks).replace(" ", "\u00a0")
     return f"{row.label} ({in_one_line})"

@@ -115,8 +115,8 @@ DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
 def look(method: str) -> Look:
     """The look of a method, from the registry; a variant (``r3l@alpha=5``) has a tint of its method's.
 
-    A variant with another teacher keeps its method's line and marker, since several methods have the same
-    variants. A method that is not in the registry gets hue, line and marker from a hash of its name.
+    A variant with another author of feedback keeps its method's line and marker, since several methods have
+    the same variants. A method that is not in the registry gets hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
     plain = METHODS.get(name)
@@ -130,8 +130,8 @@ def look(method: str) -> Look:
         return plain
     place, dash, marker = _hashed(",".join(changes))
     colour = tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1))
-    taught = all(change.startswith("feedback=") for change in changes)
-    return Look(colour, plain.dash, plain.marker) if taught else Look(colour, dash, marker)
+    only_feedback = all(change.startswith("feedback=") for change in changes)
+    return Look(colour, plain.dash, plain.marker) if only_feedback else Look(colour, dash, marker)
 
 
 def _hashed(text: str) -> tuple[float, Dash, str]:

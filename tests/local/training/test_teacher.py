@@ -21,7 +21,7 @@ from r3l.local.model.precision import AveragedWeights
 from r3l.local.training import trainer as trainer_module
 from r3l.local.training.logprobs import token_logprobs
 from r3l.local.training.trainer import Trainer
-from r3l.runs.steps import feedback_metrics
+from r3l.runs.steps import teacher_metrics
 
 CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-2, tokens_per_microbatch=16)
 TASK = Task("t", "train", {})
@@ -292,7 +292,7 @@ def test_a_hint_is_looked_for_in_the_tokens(nano):
     hint = "On the desk 1, you see a mug 1"
     t = rollout(nano[0], 1.0, 13, hint=tuple(tokenizer.encode(hint, add_special_tokens=False)))
     t.hint = hint
-    assert feedback_metrics([t], tokenizer) == {"teacher/contexts": 1, "teacher/with_feedback": 1}
+    assert teacher_metrics([t], tokenizer) == {"teacher/contexts": 1, "teacher/with_feedback": 1}
     t.turns[0] = replace(t.turns[0], teacher_prompt_ids=t.turns[0].prompt_ids)
-    assert feedback_metrics([t], tokenizer) == {"teacher/contexts": 1, "teacher/with_feedback": 0}
+    assert teacher_metrics([t], tokenizer) == {"teacher/contexts": 1, "teacher/with_feedback": 0}
     assert np.isfinite(t.old_logprobs()).all()
