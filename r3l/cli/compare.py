@@ -27,7 +27,7 @@ from r3l.cli.arguments import (
     seeds_named,
 )
 from r3l.cli.printing import print_shown
-from r3l.cli.workflow import line, make, placement
+from r3l.cli.workflow import placement_options, run_snakemake, snakemake_command
 from r3l.core.errors import ConfigError
 from r3l.core.text import printable
 
@@ -173,7 +173,7 @@ def _make_runs(
     methods = sorted({run.method for run in runs.values()})
     changes = {"tier": config.tier, "methods": methods, "envs": config.envs, "seeds": config.seeds}
     changes |= {"model": config.model} if config.model else {}
-    make(line(targets, changes, placement(None, cores)), runs)
+    run_snakemake(snakemake_command(targets, changes, placement_options(None, cores)), runs)
 
 
 def power(

@@ -30,13 +30,13 @@ from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import (
     RENAMED,
+    count_jobs,
     default_resources,
-    jobs_of,
-    line,
-    make,
-    others,
-    placement,
+    dirs_of_other_runs,
+    placement_options,
     require_executor,
+    run_snakemake,
+    snakemake_command,
 )
 from r3l.core.errors import ConfigError, check_known
 from r3l.core.text import printable
@@ -97,7 +97,7 @@ def run(
     from r3l.workflow.resources import check_profile
 
     check_cores(cores)
-    where = placement(profile, cores)
+    placement = placement_options(profile, cores)
     if profile:
         require_executor(profile)
     if profile and not dry_run:
@@ -107,7 +107,7 @@ def run(
     to_prepare = _to_prepare(profile, runs, as_json) if profile and dry_run else []
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
-    command = line(files, changes, where + (_restarts(profile, runs) if profile else []))
+    command = snakemake_command(files, changes, placement + (_restarts(profile, runs) if profile else []))
     if dry_run:
         _print_jobs(command, runs, config, to_prepare, as_json)
         return
@@ -118,7 +118,7 @@ def run(
     from r3l.runs.run_dir import EVALUATION
 
     began = time.monotonic()
-    make(command, runs)
+    run_snakemake(command, runs)
 
     # Each file, and the same in other formats next to it.
     paths: list[Path] = []
@@ -298,8 +298,8 @@ def _print_jobs(
     from r3l.report import gpu_hours
 
     # The jobs, by snakemake's own dry run, and their cost.
-    renamed = others(runs)
-    jobs = jobs_of(command, renamed)
+    renamed = dirs_of_other_runs(runs)
+    jobs = count_jobs(command, renamed)
     hours = _gpu_hours(list(runs.values()), config)
     if hours and not as_json:
         seeds = len(config.seeds)

@@ -9,7 +9,7 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Cores, Envs, Results, Tier, check_cores, named
 from r3l.cli.printing import print_shown
-from r3l.cli.workflow import line, make, placement
+from r3l.cli.workflow import placement_options, run_snakemake, snakemake_command
 from r3l.core.errors import ConfigError
 from r3l.files.paths import STORED
 
@@ -63,8 +63,10 @@ def tune(
         check_start(first)  # all start from one model
         for run_dir, run in runs.items():
             set_aside_changed(run_dir, run)
-        command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))
-        make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, "validation")
+        changes = {"tier": first.tier, "envs": [first.env]}
+        command = snakemake_command(targets, changes, placement_options(None, cores))
+        by_directory = {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}
+        run_snakemake(command, by_directory, "validation")
     chosen = tuning(row.name, tried)
     path = results / tuning_file(tier, env, row)
     with writable(path):

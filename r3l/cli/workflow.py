@@ -32,11 +32,11 @@ TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
 
 
-def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
+def snakemake_command(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
     """The words of a snakemake command; nothing is started.
 
     ``targets``: files to make. ``config``: keys of configs/workflow.yaml and their values, {} for the file's
-    own. ``placement``: options that say where jobs run (:func:`placement`).
+    own. ``placement``: options that say where jobs run (:func:`placement_options`).
     """
     words = ["snakemake"]
     if Path("Snakefile").resolve() != SNAKEFILE:
@@ -54,7 +54,7 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
     return words
 
 
-def placement(profile: str | None, cores: str) -> list[str]:
+def placement_options(profile: str | None, cores: str) -> list[str]:
     """The options of snakemake that say where jobs run: by a ``profile``, or without one on local ``cores``.
 
     ``profile``: a folder of workflow/profiles. ``cores``: a number or ``all``, not checked here. Raises
@@ -88,8 +88,8 @@ def _content(profile: str) -> dict[str, Any]:
     return read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")
 
 
-def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
-    """Run a command of :func:`line` until it ends, showing the progress of ``runs``; returns snakemake's log.
+def run_snakemake(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
+    """Run a :func:`snakemake_command` until it ends, showing the progress of ``runs``; returns its log.
 
     ``runs``: the runs that it makes, by directory under results/. ``split``: the task set, test or
     validation, whose evaluation finishes a run. Waits while another workflow runs here. Raises ConfigError if
@@ -108,7 +108,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     began = time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
-    for place in others(runs):
+    for place in dirs_of_other_runs(runs):
         console.print(f"{place} {RENAMED}", soft_wrap=True, markup=False)
     if execution.busy():
         console.print(execution.WAITING)
@@ -141,7 +141,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     return log
 
 
-def others(runs: Mapping[str, Run]) -> list[Path]:
+def dirs_of_other_runs(runs: Mapping[str, Run]) -> list[Path]:
     """The directories of ``runs`` (by directory under results/) whose manifest is of another configuration.
 
     A command that makes these runs renames them first; here nothing is renamed.
@@ -156,8 +156,8 @@ def others(runs: Mapping[str, Run]) -> list[Path]:
     return found
 
 
-def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
-    """The number of jobs of each kind (rule) that a command of :func:`line` would start, by a dry run.
+def count_jobs(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
+    """The number of jobs of each kind (rule) that a :func:`snakemake_command` would start, by a dry run.
 
     ``renamed``: directories that would be renamed first, so that their runs are made again. Raises DataError
     with the message of the Snakefile, or else of snakemake.

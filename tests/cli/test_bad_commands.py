@@ -33,9 +33,9 @@ def refusal(monkeypatch, capsys, tmp_path):
     for module, name in (
         (r3l.local.engine, "train"),
         (r3l.local.preflight, "preflight"),
-        (r3l.cli.compare, "make"),
-        (r3l.cli.run, "make"),
-        (r3l.cli.tune, "make"),
+        (r3l.cli.compare, "run_snakemake"),
+        (r3l.cli.run, "run_snakemake"),
+        (r3l.cli.tune, "run_snakemake"),
     ):
         monkeypatch.setattr(module, name, work)
 

@@ -13,7 +13,7 @@ import pytest
 from program import Program
 from start_models import cell
 
-from r3l.cli.workflow import line, make
+from r3l.cli.workflow import run_snakemake, snakemake_command
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT, STORED, STORED_MODELS
@@ -83,7 +83,7 @@ def test_a_failed_run_shows_its_log(tmp_path, monkeypatch, capfd):
     (tmp_path / "failing.py").write_text(f"{leave}raise SystemExit(1)\n")
     runs = plan.grid(plan.load(plan.workflow_content() | {"seeds": [0]}), ["math"], ["grpo"])
     with pytest.raises(DataError, match="some runs did not finish .*; re-run to resume"):
-        make(["failing"], runs)
+        run_snakemake(["failing"], runs)
     assert f"math grpo seed 0 did not finish; {LOG} ends with\n    in use\n" in capfd.readouterr().err
 
 
@@ -109,7 +109,7 @@ def test_a_name_reaches_every_command_of_the_rules_whole(tmp_path, monkeypatch):
     shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "models" / name)
     config = {"model": f"models/{name}", "envs": ["math"], "methods": ["zero_shot"]}
     code, out, log = Program(
-        *line(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])
+        *snakemake_command(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])
     ).wait()
     assert code == 0, log
     cell = next(

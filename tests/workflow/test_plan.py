@@ -91,7 +91,7 @@ def dry_run(folder, monkeypatch, capfd):
 
     def planned(*arguments):
         monkeypatch.chdir(folder)
-        monkeypatch.setattr("r3l.cli.run.jobs_of", lambda command, renamed: {})
+        monkeypatch.setattr("r3l.cli.run.count_jobs", lambda command, renamed: {})
         code, out, err = run(monkeypatch, capfd, "run", *arguments, "--dry-run", "--json")
         assert code == 0, err
         return json.loads(out)
@@ -155,7 +155,7 @@ def test_what_is_to_edit_is_shown_before_snakemake_plans(folder, monkeypatch, ca
         return {"train": 1}
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("r3l.cli.run.jobs_of", planned)
+    monkeypatch.setattr("r3l.cli.run.count_jobs", planned)
     words = ("--tier", "paper", "--env", "webshop", "--method", "r3l", "--model", "qwen2.5-1.5b")
     code, out, _ = run(monkeypatch, capfd, "run", *words, "--profile", "slurm", "--dry-run")
     assert code == 0
