@@ -16,7 +16,7 @@ from r3l.config import PROFILES, is_own, variant
 from r3l.core.errors import DataError
 from r3l.files.paths import STORED
 from r3l.report import probes
-from r3l.report.compare import compare
+from r3l.report.compare import compare_methods
 from r3l.report.labels import env_label
 from r3l.report.options import methods
 from r3l.report.registered import Registered
@@ -123,7 +123,7 @@ def verdicts_against(runs: pd.DataFrame, other: str) -> str:
         if method == other or any("feedback" not in change for change in variant(method).changes):
             continue  # a variant has another rate or budget
         label = trained[trained.method == method].iloc[0].label
-        for row in compare(nano, method, [other]):
+        for row in compare_methods(nano, method, [other]):
             if row.pairs < MIN_SEEDS or row.difference is None or row.difference.verdict not in shown:
                 continue
             rates = " at unequal rates" if any("train.lr" in text for text in row.warnings) else ""

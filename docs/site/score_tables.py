@@ -21,7 +21,7 @@ from r3l.report.registered import RULE, Registered, registered_rows, registered_
 from r3l.report.table import rounded
 from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.run_paths import HINT_GAP, find_runs
-from r3l.stats.comparison import Effect, claim_verdict, compare
+from r3l.stats.comparison import Effect, claim_verdict, compare_effects
 from r3l.stats.intervals import MIN_SEEDS
 
 ARMS = ("grpo", "r3l", "r3l@min_logprob=-5", "r3l_is", "r3l_no_reflection", "r3l_no_amplification")
@@ -120,7 +120,7 @@ def _at_equal_rates(runs: pd.DataFrame, of_plan: Registered, tuned: str) -> Equa
         return EqualRates(f"{theirs}, {ours}", "the same", tuned)
     if len(values) < MIN_SEEDS:
         return EqualRates(f"{theirs}, {ours}", "not run", "", "rates differ")
-    (compared,) = compare([Effect.of_seeds(values)], alpha=RULE.alpha)
+    (compared,) = compare_effects([Effect.of_seeds(values)], alpha=RULE.alpha)
     assert compared is not None
     low, high = compared.effect.bounds()
     text = f"{compared.effect.mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"

@@ -55,13 +55,13 @@ def compare(
     """
     import pandas as pd
 
-    from r3l.report.compare import compare as compared
+    from r3l.report.compare import compare_methods
     from r3l.report.reading import read_runs
     from r3l.runs.run_paths import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)
     found = (runs_of(folder, [method, *others]) for folder in _folders(folders))
-    rows = compared(read_runs(first_found(found)), method, others, group)
+    rows = compare_methods(read_runs(first_found(found)), method, others, group)
     return pd.DataFrame([row.flat() for row in rows])
 
 

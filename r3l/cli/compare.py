@@ -79,8 +79,8 @@ def compare(
     Example: `r3l compare raft --env math --html compared.html`
     """
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report import compare as comparison
     from r3l.report import html as report
+    from r3l.report.compare import compare_methods, comparison_table
     from r3l.report.reading import read_runs
     from r3l.runs.run_paths import CURVES, HINT_GAP, cell_of, each_run, first_found, runs_of
     from r3l.workflow import plan
@@ -126,8 +126,8 @@ def compare(
     loaded = read_runs([*own, *first_found(found)])
 
     # The table, then what else differs between the runs, where they are, and what to do next.
-    rows = comparison.compare(loaded, method, opponents, group)
-    shown = comparison.comparison_table(rows)
+    rows = compare_methods(loaded, method, opponents, group)
+    shown = comparison_table(rows)
     if html:
         report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, comparison=shown)
     _print(rows, out, as_json, shown)
@@ -198,7 +198,7 @@ def power(
     Example: `r3l compare power r3l --against grpo --power 0.8 --difference 0.05`
     """
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report import compare as comparison
+    from r3l.report.compare import compare_methods
     from r3l.report.power import power_rows, power_table
     from r3l.report.reading import read_runs
     from r3l.runs.run_paths import runs_of
@@ -209,7 +209,7 @@ def power(
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
     loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, named("--env", env)))
-    compared = comparison.compare(loaded, method, opponents, group)
+    compared = compare_methods(loaded, method, opponents, group)
     target = PowerTarget(ALPHA, power, comparisons)
     rows = power_rows(compared, loaded, difference, target)
     _print(rows, out, as_json, power_table(rows, difference, target))

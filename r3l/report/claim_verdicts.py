@@ -26,7 +26,7 @@ from r3l.report.labels import base_and_recipe, bench_label, env_label, usual_mod
 from r3l.report.probes import Content, name_of
 from r3l.report.registered import load_registered
 from r3l.report.table import rounded
-from r3l.stats.comparison import Comparison, Effect, Verdict, compare
+from r3l.stats.comparison import Comparison, Effect, Verdict, compare_effects
 from r3l.stats.intervals import MIN_SEEDS
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class ClaimVerdict:
 
         It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds`` (registered seeds are
         missing), ``inconclusive`` if unequal learning rates may explain the difference, or else the verdict of
-        :func:`r3l.stats.comparison.compare`: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive``.
+        :func:`r3l.stats.comparison.compare_effects`: ``ahead``, ``behind``, ``equivalent`` or
+        ``inconclusive``.
         """
         if self.seeds_due:
             return f"{NOT_TESTED}: {self.count} of {self.seeds_planned} seeds"
@@ -117,7 +118,7 @@ class ClaimVerdict:
             return False
         if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
             return True
-        (alone,) = compare([self.at_equal_rates], margin=self.margin)
+        (alone,) = compare_effects([self.at_equal_rates], margin=self.margin)
         return alone is None or alone.verdict != self.comparison.verdict
 
     @property
@@ -299,7 +300,7 @@ def claim_verdicts(
     judged: dict[int, Comparison | None] = {}
     for family in Family:
         of_family = [k for k, row in enumerate(rows) if row.claim.family is family]
-        comparisons = compare(
+        comparisons = compare_effects(
             [rows[k].effect if not rows[k].points and not rows[k].seeds_due else None for k in of_family],
             correction="benjamini-hochberg",
             margin=[rows[k].margin for k in of_family],

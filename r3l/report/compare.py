@@ -17,8 +17,7 @@ from r3l.report.labels import MDE, MDE_NOTE, has_foreign_feedback, mde_text, met
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
-from r3l.stats.comparison import Comparison, Effect, Verdict
-from r3l.stats.comparison import compare as compare_effects
+from r3l.stats.comparison import Comparison, Effect, Verdict, compare_effects
 from r3l.stats.intervals import Interval, t_interval
 
 log = logging.getLogger(__name__)
@@ -99,7 +98,7 @@ class MethodComparison:
         return columns | {"pairs": self.pairs, "verdict": self.verdict, "warnings": list(self.warnings)}
 
 
-def compare(
+def compare_methods(
     runs: pd.DataFrame, method: str, against: Sequence[str], group: str = "all"
 ) -> list[MethodComparison]:
     """Compare ``method`` with each method of ``against`` in each (tier, environment, model) of ``runs``.

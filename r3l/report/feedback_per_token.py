@@ -36,7 +36,7 @@ from r3l.report.scores import mean_tokens
 from r3l.report.table import Cell, Column, Table, rounded, table
 from r3l.report.teachers import BLIND, TeacherRow, teacher_rows
 from r3l.report.updates import at_rate, early_success, learning_rate
-from r3l.stats.comparison import Effect, compare
+from r3l.stats.comparison import Effect, compare_effects
 from r3l.stats.intervals import MIN_SEEDS, Interval, t_interval
 
 ENVS = ("alfworld", "scienceworld", "webshop", "math")  # of docs/preregistration.md
@@ -164,7 +164,7 @@ def feedback_rows(
         family = [k for k, row in enumerate(rows) if row.at_other_rate == other_rate]
         effects = [effect for k in family for effect in (rows[k].early_effect, rows[k].final_effect)]
         enough = [effect if effect and effect.seeds >= MIN_SEEDS else None for effect in effects]
-        tested = compare(enough, correction="benjamini-hochberg")
+        tested = compare_effects(enough, correction="benjamini-hochberg")
         shown = [one is not None and one.significant for one in tested]
         for k, early, final in zip(family, shown[::2], shown[1::2], strict=True):
             rows[k] = replace(rows[k], early_shown=early, final_shown=final)

@@ -12,12 +12,11 @@ from pydantic import Field
 from r3l.config import Strict, default_model, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.report.compare import compare
+from r3l.report.compare import compare_methods
 from r3l.report.frame import BENCH
 from r3l.report.labels import env_label, method_label, p_cell
 from r3l.report.table import Column, Table, table
-from r3l.stats.comparison import POWER, Comparison, Effect, claim_verdict
-from r3l.stats.comparison import compare as compare_effects
+from r3l.stats.comparison import POWER, Comparison, Effect, claim_verdict, compare_effects
 from r3l.stats.power import StoppingRule
 
 RULE = StoppingRule()
@@ -130,7 +129,7 @@ def registered_rows(runs: pd.DataFrame, plan: Registered) -> list[RegisteredRow]
     with p = 1.
     """
     ran = (runs.method == plan.method).any()
-    found = {row.env: row for row in (compare(runs, plan.method, [plan.against]) if ran else [])}
+    found = {row.env: row for row in (compare_methods(runs, plan.method, [plan.against]) if ran else [])}
 
     # The family is what was registered: a comparison without a test counts with p = 1.
     effects = [found[env].effect if env in found else None for env in plan.envs]

@@ -26,7 +26,7 @@ from r3l.report.frame import (
 )
 from r3l.report.labels import backbone, env_label, method_label, planned_feedback_author, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
-from r3l.stats.comparison import Comparison, Effect, compare
+from r3l.stats.comparison import Comparison, Effect, compare_effects
 from r3l.stats.intervals import Interval, t_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
@@ -114,7 +114,7 @@ def score_rows(
                 rows.append(place | known | paper)
 
     # Holm's correction covers every comparison of the table.
-    comparisons = compare([row.pop("effect", None) for row in rows])
+    comparisons = compare_effects([row.pop("effect", None) for row in rows])
     for row, comparison in zip(rows, comparisons, strict=True):
         if comparison is not None:
             row |= paired_columns(comparison) | {"comparison": comparison}

@@ -1,10 +1,10 @@
 """Comparisons: an estimated effect, its test with power and minimum detectable effect (MDE), and what a
 family of effects shows after correction.
 
-Every comparison uses ``compare``: tables of scores, `r3l compare`, the registered comparisons and the claims
-differ only in correction, alpha and margin. The test over seeds is the two-sided paired t-test. Its power is
-that of Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2: 0.5, 0.8 and 1
-standard deviations of the differences take 34, 15 and 10 pairs at level 5 % and power 80 %.
+Every comparison uses ``compare_effects``: tables of scores, `r3l compare`, the registered comparisons and the
+claims differ only in correction, alpha and margin. The test over seeds is the two-sided paired t-test. Its
+power is that of Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2: 0.5, 0.8
+and 1 standard deviations of the differences take 34, 15 and 10 pairs at level 5 % and power 80 %.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Correction = Literal["holm", "benjamini-hochberg"]
 class Verdict(StrEnum):
     """The result of a statistical judgement, as tables print it. Three functions give one:
 
-    :func:`compare` tests whether the difference of two methods is 0, two-sided at level alpha, with p-values
-    corrected for the number of comparisons:
+    :func:`compare_effects` tests whether the difference of two methods is 0, two-sided at level alpha, with
+    p-values corrected for the number of comparisons:
 
     - ``ahead``, ``behind``: the difference is significantly above or below 0
     - ``equivalent``: it is significantly smaller than the margin (if one is given), even if it also differs
@@ -246,7 +246,7 @@ class Comparison:
         return self.p_adjusted is not None and self.p_adjusted < self.alpha
 
 
-def compare(
+def compare_effects(
     effects: Sequence[Effect | None],
     *,
     correction: Correction = "holm",

@@ -34,7 +34,7 @@ def main() -> None:
     commands, *widths = map(json.loads, sys.argv[1:])
     reading._read_run = functools.cache(reading._read_run)
     compute_once(reading, "read_runs", lambda paths, named=(): (*paths, "named", *named))
-    for module, name in ((tables, "build"), (claim_verdicts, "claim_verdicts"), (compare, "compare")):
+    for module, name in ((tables, "build"), (claim_verdicts, "claim_verdicts"), (compare, "compare_methods")):
         compute_once(module, name, lambda *arguments, **named: tuple(sys.argv))
     for words in commands:
         for width in widths:

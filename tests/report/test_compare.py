@@ -8,13 +8,13 @@ from report.runs import rewrite, write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError
-from r3l.report.compare import compare, comparison_table
+from r3l.report.compare import compare_methods, comparison_table
 from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 
 
 def typed(root, method, against, group="all"):
-    return compare(read_runs(find_runs(root)), method, against, group)
+    return compare_methods(read_runs(find_runs(root)), method, against, group)
 
 
 def compared(root, method, against, group="all"):
@@ -145,7 +145,7 @@ def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
         write_run(tmp_path, "r3l", 0, [1, 1], [1, 0]),
     ]
     loaded = read_runs(paths)
-    assert compare(loaded, "r3l", ["grpo"])[0].difference is None
+    assert compare_methods(loaded, "r3l", ["grpo"])[0].difference is None
     assert "they played other tasks" in caplog.text
     with pytest.raises(DataError, match="seeds of one method"):
         read_runs([*paths, write_run(tmp_path, "r3l", 1, [1, 1], [1, 0, 1])])

@@ -7,7 +7,7 @@ from report.runs import rewrite, write_run
 
 from r3l.report import tables
 from r3l.report.budget import budget_rows
-from r3l.report.compare import compare
+from r3l.report.compare import compare_methods
 from r3l.report.reading import read_runs
 from r3l.report.scores import score_rows
 from r3l.runs.run_paths import find_runs
@@ -72,5 +72,5 @@ def test_a_table_without_such_methods_has_no_column(runs):
     ],
 )
 def test_compare_names_another_teacher_as_a_condition(runs, method, other, warnings):
-    (row,) = compare(runs, method, [other])
+    (row,) = compare_methods(runs, method, [other])
     assert [text for text in row.warnings if text.startswith("feedback")] == warnings

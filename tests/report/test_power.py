@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from r3l import cli
 from r3l.report import power
-from r3l.report.compare import compare
+from r3l.report.compare import compare_methods
 from r3l.report.reading import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.stats.power import PowerTarget
@@ -35,7 +35,7 @@ def runs(tmp_path):
 def planned(root, wanted, comparisons=1):
     runs = read_runs(find_runs(root))
     return power.power_rows(
-        compare(runs, "r3l", ["grpo"]), runs, wanted, PowerTarget(comparisons=comparisons)
+        compare_methods(runs, "r3l", ["grpo"]), runs, wanted, PowerTarget(comparisons=comparisons)
     )
 
 

@@ -29,7 +29,7 @@ from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import load_claims
 from r3l.report.claims_table import claims_table
-from r3l.report.compare import compare, comparison_table
+from r3l.report.compare import compare_methods, comparison_table
 from r3l.report.full_table import full_table
 from r3l.report.published import check, load, summary_table
 from r3l.report.registered import load_registered, registered_rows, registered_table
@@ -55,7 +55,7 @@ def every_table(runs):
     yield "probe", probes.probe_table(of_probes)
     yield "published", summary_table(check(load()))
     yield "registered", registered_table(registered_rows(runs, registered), registered)
-    yield "compare", comparison_table(compare(runs[runs.tier == "nano"], "r3l", ["grpo", "raft"]))
+    yield "compare", comparison_table(compare_methods(runs[runs.tier == "nano"], "r3l", ["grpo", "raft"]))
     yield "tuning", tuning_table(tunings(STORED, "nano", None, None))
     yield "methods", options.methods_table(options.methods("nano"))
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from r3l.stats.comparison import Effect, claim_verdict, compare, interval_verdict
+from r3l.stats.comparison import Effect, claim_verdict, compare_effects, interval_verdict
 from r3l.stats.intervals import Interval
 
 T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
@@ -49,24 +49,24 @@ def test_power_of_seeds_is_that_of_the_minimum_detectable_effect():
 )
 def test_verdicts(mean, error, corrected, word):
     """The p-value after correction is given, as of a family of one."""
-    (compared,) = compare([Effect(mean, error, recorded_p_value=corrected)], margin=0.02)
+    (compared,) = compare_effects([Effect(mean, error, recorded_p_value=corrected)], margin=0.02)
     assert compared.verdict == word
 
 
 def test_a_family_is_what_can_be_tested_or_what_was_planned():
     """0.3, 0.4, 0.5 has p = 0.0202, a single seed none; Holm over one, and over a planned family of three."""
     effects = [Effect.of_seeds([0.3, 0.4, 0.5]), None, Effect.of_seeds([0.3])]
-    first, nothing, single = compare(effects)
+    first, nothing, single = compare_effects(effects)
     assert (first.p_adjusted, nothing) == (pytest.approx(0.02021, abs=1e-5), None)
     assert (first.verdict, single.verdict, single.p_adjusted) == ("ahead", "incomplete", None)
-    planned = compare(effects, tests=3)[0]
+    planned = compare_effects(effects, tests=3)[0]
     assert (planned.verdict, planned.p_adjusted) == ("inconclusive", pytest.approx(3 * 0.02021, abs=3e-5))
     assert planned.mde == first.mde == first.mde_adjusted < planned.mde_adjusted
 
 
 def test_equivalence_is_tested_only_where_there_is_a_margin():
     zero = Effect(0.0, 0.001)
-    assert [one.verdict for one in compare([zero, zero], margin=[0.02, None])] == [
+    assert [one.verdict for one in compare_effects([zero, zero], margin=[0.02, None])] == [
         "equivalent",
         "inconclusive",
     ]
@@ -82,7 +82,7 @@ def test_equivalence_is_tested_only_where_there_is_a_margin():
     ],
 )
 def test_a_claim_is_rejected_where_no_advantage_that_matters_is_left(mean, word):
-    (compared,) = compare([Effect(mean, 0.01)], alpha=0.03)
+    (compared,) = compare_effects([Effect(mean, 0.01)], alpha=0.03)
     assert claim_verdict(compared, 0.03) == word
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.stats.comparison import Effect, adjusted, compare
+from r3l.stats.comparison import Effect, adjusted, compare_effects
 
 
 def test_holm_steps_down_and_keeps_the_order():
@@ -26,6 +26,6 @@ def test_the_level_of_one_test():
         (4, "benjamini-hochberg", 0.02),
         (0, "benjamini-hochberg", 0.005),
     ):
-        family = compare([ahead] * found + [level] * (10 - found), correction=correction, alpha=0.05)
+        family = compare_effects([ahead] * found + [level] * (10 - found), correction=correction, alpha=0.05)
         assert sum(one.significant for one in family) == found
         assert all(one.level == pytest.approx(expected) for one in family)
