@@ -44,7 +44,7 @@ def teachers_of(
     return rows
 
 
-def feedback_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
+def feedback_rows_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
     """Rows on what feedback costs and gains, by environment and method, from the runs under ``results``.
 
     None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: all of the

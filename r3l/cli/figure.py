@@ -19,7 +19,7 @@ from r3l.cli.arguments import (
     output,
     selection_of,
 )
-from r3l.cli.evidence import claims_of, feedback_of, map_of, stored_evidence, teachers_of
+from r3l.cli.evidence import claims_of, feedback_rows_of, map_of, stored_evidence, teachers_of
 from r3l.cli.printing import print_result
 from r3l.cli.table import ProbeFiles
 from r3l.core.errors import check_known
@@ -135,7 +135,7 @@ def figure_of_feedback(
     from r3l.report.figures import feedback_per_token
 
     _print_drawn(
-        "feedback_per_token", feedback_per_token.draw(feedback_of(results, env, method), out), as_json
+        "feedback_per_token", feedback_per_token.draw(feedback_rows_of(results, env, method), out), as_json
     )
 
 

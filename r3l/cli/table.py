@@ -22,7 +22,7 @@ from r3l.cli.arguments import (
     output,
     selection_of,
 )
-from r3l.cli.evidence import claims_of, feedback_of, map_of, named_claims, teachers_of
+from r3l.cli.evidence import claims_of, feedback_rows_of, map_of, named_claims, teachers_of
 from r3l.cli.printing import print_shown
 from r3l.core.errors import ConfigError, DataError, unknown
 
@@ -247,7 +247,7 @@ def feedback_per_token(
     """
     from r3l.report.feedback_per_token import feedback_table, flat
 
-    rows = feedback_of(results, env, method)
+    rows = feedback_rows_of(results, env, method)
     records, printed = flat(rows), feedback_table(rows)
     _write_and_print(records, printed, out, as_json)
 

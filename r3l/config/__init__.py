@@ -20,7 +20,7 @@ from r3l.config.model import (
     locate,
     stored_model,
 )
-from r3l.config.resolution import default_model, feedback_of, resolve
+from r3l.config.resolution import default_model, planned_feedback_source, resolve
 from r3l.config.run import Run, build_method, dialogue_of, feedback_source, gpu_cluster, hashed, trains
 from r3l.config.tier import (
     Compute,
@@ -58,7 +58,6 @@ __all__ = [
     "dialogue_of",
     "environment_of",
     "explained",
-    "feedback_of",
     "feedback_source",
     "find_model",
     "gpu_cluster",
@@ -73,6 +72,7 @@ __all__ = [
     "names",
     "own_folders",
     "own_variables",
+    "planned_feedback_source",
     "resolve",
     "sft_folder",
     "base_checkpoint_warning",

@@ -373,7 +373,7 @@ def _check_combination(run: Run, method: Method) -> None:
         )
 
 
-def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
+def planned_feedback_source(row: Variant, tier: str) -> FeedbackSource | None:
     """The author of the feedback that a method or variant learns from; None if it reads none.
 
     It is read only from the method's files and its changes, not for a particular environment or model. Raises

@@ -139,7 +139,7 @@ class InvalidFeedback:
         return {"invalid": self.reason}
 
 
-def feedback_of(content: Mapping[str, Any]) -> Feedback:
+def feedback_from_json(content: Mapping[str, Any]) -> Feedback:
     """The feedback whose ``as_json`` gave ``content``: a reflection, a critique or InvalidFeedback.
 
     ``content`` is not validated: a missing key raises KeyError, an unknown outcome ValueError.

@@ -108,7 +108,7 @@ def planned_feedback_author(method: str, tier: str) -> str | None:
     ``tier``: scale of the runs, such as nano, whose settings may decide it. None if the method uses no
     feedback.
     """
-    source = config.feedback_of(config.variant(method), tier)
+    source = config.planned_feedback_source(config.variant(method), tier)
     return source and source.value
 
 

@@ -21,7 +21,7 @@ from r3l.core.environment import StopReason
 from r3l.core.policy import FinishReason
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Turn
-from r3l.feedback.feedback import feedback_of
+from r3l.feedback.feedback import feedback_from_json
 
 INFO = "r3l"  # key of our part of ``info``
 TRAJECTORY_FIELDS = ("member", "reward", "success", "feedback", "restart_turn", "rescore", "failed")
@@ -182,7 +182,7 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
         stop_reason=StopReason(info["stop_reason"]) if info["stop_reason"] else None,
         attempt=tuple(info["attempt"]),
         trainable=range(*info["trainable"]) if info["trainable"] else None,
-        parsed=feedback_of(info["parsed"]) if info["parsed"] else None,
+        parsed=feedback_from_json(info["parsed"]) if info["parsed"] else None,
         **{name: info[name] for name in TRAJECTORY_FIELDS},
     )
 

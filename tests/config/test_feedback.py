@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.config import feedback_of, feedback_source, method_label, names, resolve, variant
+from r3l.config import feedback_source, method_label, names, planned_feedback_source, resolve, variant
 from r3l.feedback.feedback import FeedbackSource
 from r3l.workflow import plan
 
@@ -39,7 +39,7 @@ def row_names(table):
 @pytest.mark.parametrize("name", [name for name, table in plan.tables().items() if table.methods])
 def test_rows_of_a_table_learn_with_one_teacher_or_say_in_their_name_with_which(name, tier):
     for row in map(variant, row_names(plan.tables()[name])):
-        source = feedback_of(row, tier)
+        source = planned_feedback_source(row, tier)
         assert source in (None, SELF) or f"feedback={source}" in row.changes, row.name
         named = f"feedback={source}" in row.name
         assert named == (f"feedback={source}" in method_label(row)) == (source not in (None, SELF)), row.name
