@@ -114,7 +114,7 @@ def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[Lear
     return curves
 
 
-def base_success(runs: pd.DataFrame) -> float | None:
+def base_checkpoint_success(runs: pd.DataFrame) -> float | None:
     """Mean test success of the base checkpoint, over the runs that scored it; None if none did."""
     scored = runs.success[(runs.method == START) & (runs.group == ALL)]
     return float(np.mean(scored)) if len(scored) else None
@@ -132,7 +132,7 @@ class BenchRuns:
 
     def __init__(self, runs: pd.DataFrame) -> None:
         self.of_group = cache(lambda group: runs[runs.group == group])
-        self.start = base_success(self.of_group(ALL))
+        self.start = base_checkpoint_success(self.of_group(ALL))
         self.rate = cache(partial(learning_rate, self.of_group(ALL)))
         self.of = cache(self._of)
         self.at_rate = cache(self._at_rate)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from r3l.config import variant
 from r3l.config.method import RATE, Variant
 from r3l.report.budget import KINDS, NOT_RECORDED
-from r3l.report.claim_learning import RATE_OF, base_success
+from r3l.report.claim_learning import RATE_OF, base_checkpoint_success
 from r3l.report.frame import TOKENS, Bench, all_tasks, by_bench, common_seeds
 from r3l.report.labels import (
     FEEDBACK,
@@ -222,7 +222,7 @@ def _row(
         early_effect = Effect.of_seeds(early_S) if np.isfinite(early_S).all() else None
         final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
 
-    success_S, start = _early(seeds), base_success(here)
+    success_S, start = _early(seeds), base_checkpoint_success(here)
     gain = None
     if start is not None and (seeds.generated_tokens > 0).all():  # NaN: not recorded
         gain = t_interval((_final(seeds) - start) * MILLION / seeds.generated_tokens)

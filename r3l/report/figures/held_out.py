@@ -19,7 +19,7 @@ from r3l.report.claim_learning import (
     THOUSAND,
     LearningCurve,
     Unit,
-    base_success,
+    base_checkpoint_success,
     learning_curves,
 )
 from r3l.report.figures import style
@@ -74,7 +74,7 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
             # At this rate a variant that names it is the method itself.
             rows = [of.assign(method=name, label=method_label(name)) for name, of in at_equal.items()]
             shown.append(Bench(place[1], place_label(*place), pd.concat(rows), [*at_equal]))
-            starts.append(base_success(here))
+            starts.append(base_checkpoint_success(here))
     if not shown:
         raise DataError(
             "no run of r3l was scored on the way; train some with --set evaluation.curve=[10,20,30,60]"
