@@ -65,9 +65,9 @@ def feedback_rows_of(results: list[Path] | None, env: str | None, method: str | 
     rows = feedback_rows(with_further(curves, runs), envs, methods)
     if not any(row.seeds for row in rows):
         where = " or ".join(map(str, results)) if results else "the stored runs"
-        of = ", ".join(methods or ["these methods"])
+        wanted = ", ".join(methods or ["these methods"])
         raise DataError(
-            f"no run in {where} is of {of} in {', '.join(envs or ENVS)}: train some (r3l run --method "
+            f"no run in {where} is of {wanted} in {', '.join(envs or ENVS)}: train some (r3l run --method "
             "grpo,sdar --env math)"
         )
     return rows

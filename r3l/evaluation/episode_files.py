@@ -123,7 +123,7 @@ class EpisodeCheck:
     def lines(self) -> list[str]:
         """The findings in sentences, one per line, for the terminal; at most NAMED ids of each kind."""
         # The lines of every check: counts, success, endings, turn limit.
-        of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
+        where = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
         played = []
         for times, tasks in self.plays.items():
             often = "once" if times == 1 else f"{times} times"
@@ -132,7 +132,7 @@ class EpisodeCheck:
         if self.success.low is not None:
             bounds = f"{self.success.low:.3f} to {self.success.high:.3f}"
         lines = [
-            f"{counted(self.episodes, 'episode')} of {counted(self.tasks, 'task')} {of}: {', '.join(played)}",
+            f"{counted(self.episodes, 'episode')} of {counted(self.tasks, 'task')} {where}: {', '.join(played)}",
             f"success {self.success.mean:.3f} over tasks (95 % interval {bounds}), "
             f"{self.over_episodes:.3f} over episodes",
         ]

@@ -86,8 +86,8 @@ def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
     One text each: ``KEY: VALUE (protocol: VALUE)``; [] if there are none.
     """
 
-    def settings(of: Run) -> dict[str, Any]:
-        values = flat(of.model_dump(mode="json", include={*_PLAYED}))
+    def settings(run: Run) -> dict[str, Any]:
+        values = flat(run.model_dump(mode="json", include={*_PLAYED}))
         return {key: value for key, value in values.items() if not f"{key}.".startswith(_NOT_PLAYED)}
 
     def shown(key: str, value: Any) -> str:

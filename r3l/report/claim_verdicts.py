@@ -238,13 +238,13 @@ def with_rate(command: str, bench: Bench) -> str:
 
 
 def claim_verdicts(
-    runs: pd.DataFrame, probes: Sequence[Content], of: Claims, curves: pd.DataFrame | None = None
+    runs: pd.DataFrame, probes: Sequence[Content], claims_file: Claims, curves: pd.DataFrame | None = None
 ) -> list[ClaimVerdict]:
     """A row for each claim and environment (for each probe, if there are several); families are judged apart.
 
-    The environments ``of.envs`` (registered tier, base checkpoints that configs name now) have rows with or
-    without runs; other environments, tiers and models only with runs or probes, and in the registered tier
-    only rows of exploratory claims, and from the replaced base checkpoints (``earlier`` in
+    The environments ``claims_file.envs`` (registered tier, base checkpoints that configs name now) have rows
+    with or without runs; other environments, tiers and models only with runs or probes, and in the registered
+    tier only rows of exploratory claims, and from the replaced base checkpoints (``earlier`` in
     configs/registered.yaml) the paper's claims as a family of their own. A claim with registered seeds has
     rows only in the environments of these seeds. ``curves``: runs of the registered entries, scored during
     training. Claims with registered seeds prefer ``curves`` to ``runs``; claims of the paper take from
@@ -266,7 +266,7 @@ def claim_verdicts(
         )
     nothing = BenchRuns(runs.iloc[:0])
     plan = load_registered()
-    models = {env: default_model(plan.tier, env) for env in of.envs}
+    models = {env: default_model(plan.tier, env) for env in claims_file.envs}
     planned: list[Bench] = [(plan.tier, env, model) for env, model in models.items()]
     replaced: list[Bench] = [(plan.tier, one.env, one.model) for one in plan.earlier]
     probed = probes_by_bench(probes, plan.against)
@@ -274,11 +274,13 @@ def claim_verdicts(
     everywhere = [*planned, *seen]
 
     rows = []
-    for claim in of.claims:
+    for claim in claims_file.claims:
         if claim.seeds:
             evidence = registered
             shown = [
-                (plan.tier, env, claim.models.get(env, models[env])) for env in of.envs if env in claim.seeds
+                (plan.tier, env, claim.models.get(env, models[env]))
+                for env in claims_file.envs
+                if env in claim.seeds
             ]
         elif claim.family is Family.EXPLORATORY:
             evidence, shown = exploratory, everywhere
@@ -289,7 +291,9 @@ def claim_verdicts(
             asked = claim
             if claim.family is Family.PAPER and bench in replaced:
                 asked = claim.model_copy(update={"family": Family.REPLACED})
-            measured = _measured(asked, bench, evidence.get(bench, nothing), probed.get(bench, {}), of)
+            measured = _measured(
+                asked, bench, evidence.get(bench, nothing), probed.get(bench, {}), claims_file
+            )
             label = bench_label(bench, planned if bench in planned else [*planned, *shown])
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))
@@ -356,12 +360,12 @@ def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dic
 
 
 def _measured(
-    claim: Claim, bench: Bench, runs: BenchRuns, probes: Mapping[str, Content], of: Claims
+    claim: Claim, bench: Bench, runs: BenchRuns, probes: Mapping[str, Content], claims_file: Claims
 ) -> list[ClaimVerdict]:
     """The rows of a claim before they are judged, from the runs and probes of one bench."""
-    row = ClaimVerdict(claim, bench, "", margin=of.margin if claim.has_margin else None)
+    row = ClaimVerdict(claim, bench, "", margin=claims_file.margin if claim.has_margin else None)
     if claim.paper:
-        row = replace(row, **_published(claim.paper, bench[1], of))
+        row = replace(row, **_published(claim.paper, bench[1], claims_file))
     if claim.probe:
         rows = []
         for name, probe in probes.items():
@@ -382,7 +386,7 @@ def _measured(
     return [replace(row, count=len(values), effect=Effect.of_seeds(values))]
 
 
-def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
+def _published(paper: PublishedEffect, env: str, claims_file: Claims) -> dict[str, Any]:
     """The published effect in ``env``: its number, metric and place; {} if it has none there.
 
     Raises ConfigError for a row that the published tables have in no environment.
@@ -393,11 +397,11 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
         if isinstance(name, str):
             check_known(f"row of {paper.file} ({', '.join(paper.tables)})", name, known)
     # The number of a row in this environment, by the first metric that the tables have.
-    benchmark = of.benchmarks.get(env, env_label(env))
+    benchmark = claims_file.benchmarks.get(env, env_label(env))
 
     def find(label: str, metric: str | None) -> tuple[str, published.Published] | None:
         metrics = (metric,) if metric else published.SCORES
-        wanted = [(of.backbone, benchmark, label, name) for name in metrics]
+        wanted = [(claims_file.backbone, benchmark, label, name) for name in metrics]
         for where, number in rows:
             if (number.backbone, number.benchmark, number.label, number.metric) in wanted:
                 return where, number
@@ -418,7 +422,7 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
     elif paper.minus is not None:
         effect -= paper.minus
     if paper.beyond:
-        beyond = _published(paper.beyond, env, of)
+        beyond = _published(paper.beyond, env, claims_file)
         if not beyond:
             return {}
         where += f", beyond {beyond['paper_source']}"

@@ -184,9 +184,9 @@ class ProbeTest(Strict):
         parts = [probe["measures"].get(name) for name in (self.measure, self.minus) if name]
         if any(part is None or part["low"] is None for part in parts):
             return None
-        of = [Effect.of_bounds(part["value"], part["low"], part["high"]) for part in parts]
-        mean = of[0].mean - sum(one.mean for one in of[1:])
-        return Effect(mean, math.hypot(*(one.error for one in of))), parts[0]["tasks"]
+        effects = [Effect.of_bounds(part["value"], part["low"], part["high"]) for part in parts]
+        mean = effects[0].mean - sum(effect.mean for effect in effects[1:])
+        return Effect(mean, math.hypot(*(effect.error for effect in effects))), parts[0]["tasks"]
 
 
 class PublishedEffect(Strict):

@@ -15,14 +15,16 @@ from r3l.stats.comparison import Verdict
 from r3l.stats.intervals import MIN_SEEDS
 
 
-def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
+def claims_table(rows: Sequence[ClaimVerdict], claims_file: Claims) -> Table:
     """The table of claims: a section for each, a line for each environment, bold if as claimed.
 
     ``rows``: the rows of one claim follow one another. Environments without runs share a line.
     """
 
     def where(line: Sequence[ClaimVerdict]) -> str:
-        return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)
+        if len(line) == len(claims_file.envs) > 1:
+            return "every environment"
+        return ", ".join(row.label for row in line)
 
     def interval(line: Sequence[ClaimVerdict]) -> str | None:
         row = line[0]
@@ -61,8 +63,8 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         _lines(rows),
         "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg "
         f"within each family: {', '.join(families)}; so that on average at most 5 % of a family's findings "
-        f"are false); equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests "
-        "at 5 % each: the 90 % interval lies inside), even if it is also shown to differ from 0; "
+        f"are false); equivalent: shown to lie within {claims_file.margin:g} of 0 on either side (two "
+        "one-sided tests at 5 % each: the 90 % interval lies inside), even if it is also shown to differ from 0; "
         "inconclusive: neither, or shown at unequal learning rates alone (the csv's note has both rates, and "
         f"the effect at equal ones); too few: fewer than {MIN_SEEDS} seeds, shown as their values; not "
         "tested: nothing is stored, or not all of the seeds that were registered. Bold: as claimed. "
@@ -71,8 +73,8 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "tasks of one fixed model.",
         "MDE: minimum detectable effect (power 80 %); power: probability of showing the paper's effect with "
         "the spread measured here; both at the level at which the correction ends.",
-        f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is "
-        "of success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, "
+        f"paper: published effect for {claims_file.backbone}, of rewards on WebShop and ScienceWorld, where "
+        "ours is of success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, "
         "and the commands that make the runs. RATE: GRPO's learning rate in ENV.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
         by=lambda line: f"{sentence(line[0].claim)} [{command(line[0].claim)}]",

@@ -199,8 +199,8 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
             for (kind, name), value in paper.items():
                 other, own = released[kind, name], here.get((kind, name))
                 if value != other:
-                    of = method if kind == "method" else env
-                    places.setdefault((of, name, *map(str, (value, other, own))), []).append(env)
+                    owner = method if kind == "method" else env
+                    places.setdefault((owner, name, *map(str, (value, other, own))), []).append(env)
     return [
         {
             **dict(zip(("of", "option", "paper", "released_code", "here"), key, strict=True)),

@@ -163,11 +163,11 @@ def _spread(episodes: Episodes, key: str = "success") -> str:
     return line if len(repeats) == 1 else f"{line}, each {len(repeats)} times; by attempt: {attempts}"
 
 
-def shown(of: Interval) -> str:
+def shown(score: Interval) -> str:
     """A score with its interval, as printed: ``0.250 (0.180 to 0.330; Wilson, 134 tasks)``."""
-    if of.low is None:
-        return f"{of.mean:.3f} (no interval: {of.seeds} task{'' if of.seeds == 1 else 's'})"
-    return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"
+    if score.low is None:
+        return f"{score.mean:.3f} (no interval: {score.seeds} task{'' if score.seeds == 1 else 's'})"
+    return f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f}; {score.kind.replace('seeds', 'tasks')})"
 
 
 def several(evaluations: Evaluations, places: Sequence[Path]) -> Table:

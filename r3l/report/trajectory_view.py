@@ -221,8 +221,9 @@ def _training(rows: Sequence[tuple[str, ExplainedTrajectory]], pivoted: bool) ->
         sampled = [
             (int(tokens), trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]
         ]
-        learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
-        table.add_row(number + NAMES[kind], reward, advantage, f"{learnt} of {of}")
+        trained_tokens = sum(tokens for tokens, trained in sampled if trained)
+        total = sum(tokens for tokens, _ in sampled)
+        table.add_row(number + NAMES[kind], reward, advantage, f"{trained_tokens} of {total}")
     # Equal advantages have one explanation.
     explained = dict.fromkeys(
         f"{trajectory['advantage']:+.2f} is {trajectory['derivation']}."

@@ -54,10 +54,10 @@ def tuning_table(tunings: Sequence[TuningResult]) -> Table:
         return Column(name, cell, right=True, drop=0 if name == "usual" else 1)
 
     def total(name: str, key: Literal["rollouts", "generated", "seconds"]) -> Column:
-        def of(tuning: TuningResult) -> float:
+        def over_all_runs(tuning: TuningResult) -> float:
             return sum(run[key] for rate in tuning["rates"] for run in rate["runs"])
 
-        return Column(name, of, ",.0f", drop=2)
+        return Column(name, over_all_runs, ",.0f", drop=2)
 
     columns = [
         Column("env", lambda tuning: env_label(tuning["env"])),

@@ -30,12 +30,12 @@ LONGEST = 150  # characters of a row's name
 MARKERS = {"seeds": "o", "tasks": "s"}
 
 
-def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
+def draw(rows: Sequence[ClaimVerdict], claims_file: Claims, out: Path) -> list[Path]:
     """Draw the claims into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    ``rows``: verdicts. ``of``: the file of claims, whose margin of equivalence is shaded. Registered and
-    exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit than shares
-    are not on the axis; their rows say so. Raises DataError if there is no effect, ConfigError if ``out``
+    ``rows``: verdicts. ``claims_file``: its margin of equivalence is shaded. Registered and exploratory
+    claims are left out: `r3l figure held_out` shows these. Effects in another unit than shares are not on the
+    axis; their rows say so. Raises DataError if there is no effect, ConfigError if ``out``
     names another file type than PDF or PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
@@ -55,7 +55,7 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         )
     further = [row for row in rows if _on_axis(row) and row.label not in labels]
     # The axis is as wide as the widest interval, to the same length on either side of 0.
-    extents = [of.margin]
+    extents = [claims_file.margin]
     for row in rows:
         if _on_axis(row):
             ends = row.points or (row.comparison.effect.bounds() if row.comparison else ())
@@ -69,14 +69,14 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         grid = figure.add_gridspec(2 if further else 1, len(labels), height_ratios=lines if further else None)
         columns = [figure.add_subplot(grid[0, k]) for k in range(len(labels))]
         for ax, label in zip(columns, labels, strict=True):
-            _panel(ax, textwrap.fill(label, TITLE), len(claims), reach, of)
+            _panel(ax, textwrap.fill(label, TITLE), len(claims), reach, claims_file)
             for row in rows:
                 if row.label == label:
                     _effect(ax, place[row.claim.id], row)
         columns[0].set_yticks(range(len(claims)), [style.drawable(sentence(claim)) for claim in claims])
         if further:
             below = figure.add_subplot(grid[1, :])
-            _panel(below, "Other environments and models", len(further), reach, of)
+            _panel(below, "Other environments and models", len(further), reach, claims_file)
             for y, row in enumerate(further):
                 _effect(below, y, row)
             named = [style.drawable(f"{sentence(row.claim)}: {row.label}") for row in further]
@@ -91,15 +91,15 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         text = (
             "Effects with 95 % intervals (not corrected), over training seeds on the same test tasks, or "
             "over tasks. Verdicts: Benjamini-Hochberg over the claims of the paper; green: equivalence "
-            f"margin of {of.margin:g}. Numbers, published ones and commands: r3l table claims."
+            f"margin of {claims_file.margin:g}. Numbers, published ones and commands: r3l table claims."
         )
         style.note(figure, text)
         return style.save(figure, out, "claims")
 
 
-def _panel(ax: Axes, title: str, count: int, reach: float, of: Claims) -> None:
+def _panel(ax: Axes, title: str, count: int, reach: float, claims_file: Claims) -> None:
     """Prepare an axis for ``count`` rows, of effects up to ``reach`` on either side."""
-    ax.axvspan(-of.margin, of.margin, color="#009E73", alpha=0.15, linewidth=0)
+    ax.axvspan(-claims_file.margin, claims_file.margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(0, color=style.GREY, linewidth=0.6)
     ax.set_title(title, loc="left", fontweight="bold")
     ax.set(xlim=(-reach, reach), xlabel="effect", ylim=(count - 0.4, -0.6))

@@ -72,7 +72,7 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
         at_equal = {} if rate is None else {name: at_rate(here, name, rate) for name in (*AGAINST, METHOD)}
         if any(one.scored_on_the_way for one in learning_curves(at_equal.get(METHOD, here.iloc[:0]))):
             # At this rate a variant that names it is the method itself.
-            rows = [of.assign(method=name, label=method_label(name)) for name, of in at_equal.items()]
+            rows = [seeds.assign(method=name, label=method_label(name)) for name, seeds in at_equal.items()]
             shown.append(Bench(place[1], place_label(*place), pd.concat(rows), [*at_equal]))
             starts.append(base_checkpoint_success(here))
     if not shown:
@@ -84,8 +84,8 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
     counts = []
     for row, bench, start in zip(axes, shown, starts, strict=True):
         scored = {
-            name: [one for one in learning_curves(of, start) if one.scored_on_the_way]
-            for name, of in bench.runs.items()
+            name: [one for one in learning_curves(seeds, start) if one.scored_on_the_way]
+            for name, seeds in bench.runs.items()
         }
         for name, of_method in scored.items():
             _held_out(row[0], name, of_method, "updates")
@@ -96,7 +96,7 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
         for ax, title in zip(row, TITLES, strict=True):
             ax.set_ylabel(title)
             ax.grid(True)
-        numbers = ", ".join(f"{method_label(name)} {len(of)}" for name, of in scored.items())
+        numbers = ", ".join(f"{method_label(name)} {len(curves)}" for name, curves in scored.items())
         counts.append(f"{bench.label}: {numbers}")
     for ax, label in zip(axes[-1], AXES, strict=True):
         ax.set_xlabel(label)

@@ -107,8 +107,8 @@ def write(
                 pictures.append((path.stem, _base64(path)))
 
     # The paper's claims that these runs or probes test.
-    of = claims.load_claims()
-    tested = [] if comparison else [row for row in claim_verdicts(runs, probes, of) if row.count]
+    claims_file = claims.load_claims()
+    tested = [] if comparison else [row for row in claim_verdicts(runs, probes, claims_file) if row.count]
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"),
         script=_own("report.js"),
@@ -117,7 +117,7 @@ def write(
         figures=pictures,
         viewer=shown,
         without_room=without_room,
-        claims=[claims_table(tested, of)] if tested else [],
+        claims=[claims_table(tested, claims_file)] if tested else [],
         teachers=_teachers(runs, [] if comparison else probes),
         budget=budget_table(budget_rows(runs), every_column=True),
         endings=html_tables.endings(of_runs),
