@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -121,31 +121,39 @@ def base_checkpoint_success(runs: pd.DataFrame) -> float | None:
 
 
 class BenchRuns:
-    """The runs of one (tier, environment, model), of which many claims ask for the same ones: each choice is
-    made once.
+    """The runs of one (tier, environment, model), of which many claims ask for the same ones.
 
-    ``of(method, group)`` gives the rows of a method and task group, ``at_rate(method, rate, group)`` those at
-    a learning rate (:func:`r3l.report.updates.at_rate`), ``rate(method)`` the learning rate of a method, and
-    ``curves(method, rate)`` the learning curves of the rows of ``at_rate`` on all tasks. ``start``: success
-    of the base checkpoint.
+    So each choice is made once: methods are cached. ``start``: success of the base checkpoint.
     """
 
     def __init__(self, runs: pd.DataFrame) -> None:
-        self.of_group = cache(lambda group: runs[runs.group == group])
-        self.start = base_checkpoint_success(self.of_group(ALL))
-        self.rate = cache(partial(learning_rate, self.of_group(ALL)))
-        self.of = cache(self._of)
-        self.at_rate = cache(self._at_rate)
-        self.curves = cache(self._curves)
+        self._runs = runs
+        self.start = base_checkpoint_success(self._of_group(ALL))
 
-    def _of(self, method: str, group: str = ALL) -> pd.DataFrame:
-        of_group = self.of_group(group)
+    # B019: caches keep these objects until the process ends. A command makes some twenty, one a bench.
+    @cache  # noqa: B019
+    def _of_group(self, group: str) -> pd.DataFrame:
+        return self._runs[self._runs.group == group]
+
+    @cache  # noqa: B019
+    def rows(self, method: str, group: str = ALL) -> pd.DataFrame:
+        """The rows of a method on a group of tasks."""
+        of_group = self._of_group(group)
         return of_group[of_group.method == method]
 
-    def _at_rate(self, method: str, rate: float, group: str = ALL) -> pd.DataFrame:
-        return at_rate(self.of_group(group), method, rate)
+    @cache  # noqa: B019
+    def at_rate(self, method: str, rate: float, group: str = ALL) -> pd.DataFrame:
+        """As :func:`r3l.report.updates.at_rate`: the rows of a method at a learning rate, on a group."""
+        return at_rate(self._of_group(group), method, rate)
 
-    def _curves(self, method: str, rate: float) -> list[LearningCurve]:
+    @cache  # noqa: B019
+    def rate(self, method: str) -> float | None:
+        """The learning rate of a method's runs; None without runs, or if they differ in it."""
+        return learning_rate(self._of_group(ALL), method)
+
+    @cache  # noqa: B019
+    def curves(self, method: str, rate: float) -> list[LearningCurve]:
+        """The learning curves of the rows of ``at_rate`` on all tasks."""
         return learning_curves(self.at_rate(method, rate), self.start)
 
 

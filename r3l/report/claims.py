@@ -82,7 +82,7 @@ class ScoreTest(Strict):
     def _by_seed(self, runs: BenchRuns, rate: float | None) -> dict[int, float]:
         """The mean difference over tasks by common seed, without ``beyond``; {} as for :meth:`values_S`."""
         ours, theirs = (
-            runs.of(name, self.group) if rate is None else runs.at_rate(name, rate, self.group)
+            runs.rows(name, self.group) if rate is None else runs.at_rate(name, rate, self.group)
             for name in (self.method, self.against)
         )
         ours, theirs = common_seeds(ours, theirs)
@@ -92,7 +92,7 @@ class ScoreTest(Strict):
         if self.unsolved_by:
             # All runs must have played the same tasks, which -n may draw by the seed.
             played = ours.tasks.iloc[0]
-            before = runs.of(self.unsolved_by, self.group)
+            before = runs.rows(self.unsolved_by, self.group)
             before = before[before.tasks.map(lambda tasks: tasks == played)]
             if len({*ours.tasks}) > 1 or not len(before):
                 return {}
@@ -150,7 +150,7 @@ class TrainingTest(Strict):
         needed = {*one.counts, *(other.counts if other else ())}
         ends = (slice(self.change), slice(-self.change, None))
         values = {}
-        of_method = runs.of(method)
+        of_method = runs.rows(method)
         for seed, path, budget in zip(of_method.seed, of_method.path, of_method.budget, strict=True):
             if self.change:
                 columns = training_of(path).columns
