@@ -159,15 +159,24 @@ def found(named: Sequence[Path], results: list[Path] | None, may_be_none: bool =
 
 
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:
-    """The configuration of workflows: a file's values, replaced by ``options`` (keys of that file).
+    """The configuration of workflows: :func:`workflow_values`, validated.
 
-    The file is configs/workflow.yaml, or the one of ``tier`` if it has its own. Options that are None change
-    nothing. Raises ConfigError for an unknown tier, key or value.
+    Raises ConfigError for an unknown tier, key or value.
+    """
+    from r3l.workflow import plan
+
+    return plan.load(workflow_values(tier, **options))
+
+
+def workflow_values(tier: str | None, **options: Any) -> dict[str, Any]:
+    """The values of configs/workflow.yaml, replaced by ``options`` (its keys), not validated.
+
+    A tier with a file of its own has the values of that file. Options that are None change nothing.
     """
     from r3l.workflow import plan
 
     given = {key: value for key, value in options.items() if value is not None}
-    return plan.load(plan.workflow_content(tier) | given)
+    return plan.workflow_content(tier) | given
 
 
 def listed(text: str | None, option: str) -> list[str] | None:

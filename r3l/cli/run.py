@@ -23,8 +23,10 @@ from r3l.cli.arguments import (
     Seeds,
     SomeTier,
     check_cores,
+    configured,
     listed,
     seeds_named,
+    workflow_values,
 )
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
@@ -102,7 +104,8 @@ def run(
         require_executor(profile)
     if profile and not dry_run:
         check_profile(default_resources(profile))
-    content, config = _configured(tier, env, method, model, seed, grid, overrides, logger)
+    content = workflow_values(tier, **_grid_options(env, method, model, seed, grid, overrides, logger))
+    config = plan.load(content)
     files, runs = _planned(targets, config)
     to_prepare = _to_prepare(profile, runs, as_json) if profile and dry_run else []
     usual = plan.workflow_content()
@@ -160,7 +163,7 @@ def status(
     from r3l.runs.run_paths import find_runs
     from r3l.workflow import status as surveys
 
-    _, config = _configured(tier, env, method, model, seed, grid, overrides)
+    config = configured(tier, **_grid_options(env, method, model, seed, grid, overrides))
     _, runs = _planned(targets, config)
 
     def times() -> Mapping[surveys.Key, float]:
@@ -176,8 +179,7 @@ def status(
         print(f"Left: {left['summary']}")
 
 
-def _configured(
-    tier: str | None,
+def _grid_options(
     env: str | None,
     method: str | None,
     model: str | None,
@@ -185,11 +187,9 @@ def _configured(
     grid: str | None,
     overrides: list[str] | None,
     logger: list[str] | None = None,
-) -> tuple[dict[str, Any], WorkflowConfig]:
-    """configs/workflow.yaml, or the tier's own file, with the given options: raw, and validated."""
-    from r3l.workflow import plan
-
-    given = {
+) -> dict[str, Any]:
+    """The options of the commands by the keys of configs/workflow.yaml; None: not given."""
+    return {
         "envs": listed(env, "--env"),
         "methods": listed(method, "--method"),
         "model": model,
@@ -198,8 +198,6 @@ def _configured(
         "set": overrides,
         "loggers": logger,
     }
-    content = plan.workflow_content(tier) | {key: value for key, value in given.items() if value is not None}
-    return content, plan.load(content)
 
 
 def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:

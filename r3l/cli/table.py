@@ -17,6 +17,7 @@ from r3l.cli.arguments import (
     SeedsPlanned,
     SeveralResults,
     SomeTier,
+    configured,
     found,
     named,
     output,
@@ -68,7 +69,7 @@ def table(
     spec, selection = plan.table_config(name), selection_of(env, method, runs)
     if full and spec.kind != "scores":
         raise ConfigError(f"--full: {name} is a table of {spec.kind}, not of scores; leave the option out")
-    config = plan.load(plan.workflow_content(tier))
+    config = configured(tier)
 
     # Read the runs, with their scores on question sets if the table has such columns, and keep those that it
     # shows. A tier's planned rows, and published numbers, need no run.
