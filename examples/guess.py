@@ -25,7 +25,8 @@ class Game(OneFileEngine):
 class Guess(OneFileEnvironment):
     """The text side and the tasks, with a scripted player that halves the range."""
 
-    name, domain = "guess", "guessing a number"
+    name = "guess"
+    domain = "guessing a number"
     rules = "Find the number. After each guess you hear whether it is higher or lower. An action is: guess N"
 
     def problem(self, rng):
@@ -35,7 +36,8 @@ class Guess(OneFileEnvironment):
         return Game()
 
     def good_actions(self, first, answers):
-        low, high = 1, LARGEST
+        low = 1
+        high = LARGEST
         for action, answer in answers:
             guess = int(action.removeprefix("guess "))
             low, high = (max(low, guess + 1), high) if answer == "Higher." else (low, min(high, guess - 1))

@@ -68,7 +68,8 @@ def every_claim(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
     papers = {row.claim.id: row.claim for row in rows if row.claim.family is claims.Family.PAPER}
     names = {claim.id: claims_table.sentence(claim) for claim in papers.values()}
     names |= {claim: f"{names[claim]} ({n} seeds)" for claim, n in most.items() if 0 < n < SEEDS}
-    own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
+    own = Rows()  # of this tier's base checkpoints
+    published = Rows()  # of published models
     for row in rows:
         if row.claim.id in decided:
             cells = own if row.bench[0] == of_plan.tier else published

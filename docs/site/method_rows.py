@@ -76,7 +76,8 @@ def filled_methods(body: str, runs: pd.DataFrame) -> str:
 
 def _generated(row: dict[str, Any]) -> dict[str, str]:
     """The cells of a method that its settings and its code give."""
-    settings, module = row["settings"], row["code"].partition(":")[0]
+    settings = row["settings"]
+    module = row["code"].partition(":")[0]
     reads = bool(settings.get("feedback")) and settings.get("retries") != 0
     if "teacher_sees" in settings:
         hint = HINTS[settings["teacher_sees"]]

@@ -66,7 +66,8 @@ def table(
     known = {*names("tables"), *SUBCOMMANDS}
     if name not in known:
         raise ConfigError(unknown("table", name, known))
-    spec, selection = plan.table_config(name), selection_of(env, method, runs)
+    spec = plan.table_config(name)
+    selection = selection_of(env, method, runs)
     if full and spec.kind != "scores":
         raise ConfigError(f"--full: {name} is a table of {spec.kind}, not of scores; leave the option out")
     config = configured(tier)
@@ -249,7 +250,8 @@ def feedback_per_token(
     from r3l.report.feedback_per_token import feedback_table, flat
 
     rows = feedback_rows_of(results, env, method)
-    records, printed = flat(rows), feedback_table(rows)
+    records = flat(rows)
+    printed = feedback_table(rows)
     _write_and_print(records, printed, out, as_json)
 
 

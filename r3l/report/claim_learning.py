@@ -84,10 +84,12 @@ class LearningCurve:
         if training:
             mean_U = running_mean(self.training_U, WINDOW)
             known_U = ~np.isnan(mean_U)
-            x, y = self.spent[unit][1:][known_U], mean_U[known_U]
+            x = self.spent[unit][1:][known_U]
+            y = mean_U[known_U]
         else:
             scored = sorted(self.held_out)
-            x, y = self.spent[unit][scored], np.array([self.held_out[k] for k in scored])
+            x = self.spent[unit][scored]
+            y = np.array([self.held_out[k] for k in scored])
         reached = np.flatnonzero(y >= level)
         if not len(reached):
             return float(self.spent[unit][-1])

@@ -166,7 +166,8 @@ class ClaimVerdict:
         """One record for the CSV file, a value per column, numbers rounded to 4 digits, unknown ones None."""
         # Fewer seeds than MIN_SEEDS have neither an interval nor a p-value: their values are in ``points``.
         tier, env, model = self.bench
-        compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
+        compared = self.comparison
+        tested = self.effect if self.count >= MIN_SEEDS else None
         low, high = tested.bounds() if tested else (None, None)
         low_90, high_90 = tested.bounds(0.9) if tested else (None, None)
         columns: dict[str, Any] = {
@@ -260,10 +261,8 @@ def claim_verdicts(
     registered = of_paper = exploratory = of_benches(runs)
     if curves is not None:
         further = curves[COLUMNS]
-        registered, of_paper = (
-            of_benches(with_further(further, runs)),
-            of_benches(with_further(runs, further)),
-        )
+        registered = of_benches(with_further(further, runs))
+        of_paper = of_benches(with_further(runs, further))
     nothing = BenchRuns(runs.iloc[:0])
     plan = load_registered()
     models = {env: default_model(plan.tier, env) for env in claims_file.envs}
@@ -283,7 +282,8 @@ def claim_verdicts(
                 if env in claim.seeds
             ]
         elif claim.family is Family.EXPLORATORY:
-            evidence, shown = exploratory, everywhere
+            evidence = exploratory
+            shown = everywhere
         else:
             evidence = of_paper
             shown = [*planned, *(bench for bench in seen if bench in replaced or bench[0] != plan.tier)]

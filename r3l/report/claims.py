@@ -144,7 +144,8 @@ class TrainingTest(Strict):
         number = 0.0 if isinstance(self.minus, str) else self.minus
 
         def effect(counts: Mapping[str, float]) -> float | None:
-            rate, minus = one.of(counts), other.of(counts) if other else number
+            rate = one.of(counts)
+            minus = other.of(counts) if other else number
             return None if rate is None or minus is None else rate - minus
 
         needed = {*one.counts, *(other.counts if other else ())}
@@ -328,7 +329,9 @@ def load_claims() -> Claims:
 
     Raises ConfigError if one is not valid.
     """
-    path, learning = CONFIGS / "claims.yaml", CONFIGS / "claims_learning.yaml"
-    content, further = read_yaml(path), read_yaml(learning)
+    path = CONFIGS / "claims.yaml"
+    learning = CONFIGS / "claims_learning.yaml"
+    content = read_yaml(path)
+    further = read_yaml(learning)
     claims = [*content["claims"], *further["claims"]]
     return validate(Claims, content | {"claims": claims}, f"{path} and {learning.name}")

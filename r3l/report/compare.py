@@ -128,7 +128,8 @@ def compare_methods(
             row = MethodComparison(**place, against=other, label=label)
             common, twins = common_seeds(ours, theirs)
             if len(common):
-                ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
+                ours_S_T = scores_S_T(common)
+                theirs_S_T = scores_S_T(twins)
                 budget: dict[str, float | None] = {}
                 for name, counter in BUDGET.items():
                     spent, compared = (
@@ -193,7 +194,8 @@ def _pair_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     lines = []
     a, b = (hashed(one.manifest["run"]) for one in (ours, theirs))
     for section in SETTINGS:
-        here, there = section_of(a, section), section_of(b, section)
+        here = section_of(a, section)
+        there = section_of(b, section)
         for key in sorted(here.keys() | there.keys()):
             if here.get(key) != there.get(key):
                 name = f"{section}.{key}" if key else section

@@ -222,7 +222,8 @@ def _row(
         early_effect = Effect.of_seeds(early_S) if np.isfinite(early_S).all() else None
         final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
 
-    success_S, start = _early(seeds), base_checkpoint_success(here)
+    success_S = _early(seeds)
+    start = base_checkpoint_success(here)
     gain = None
     if start is not None and (seeds.generated_tokens > 0).all():  # NaN: not recorded
         gain = t_interval((_final(seeds) - start) * MILLION / seeds.generated_tokens)

@@ -117,7 +117,8 @@ def common_places(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[list[int], 
         if repeated := [*rows.seed[rows.seed.duplicated()]]:
             raise ValueError(f"a row a seed is needed, found seed {repeated[0]} twice")
     twins = {seed: k for k, seed in enumerate(theirs.seed)}
-    paths, tasks = list(theirs.path), list(theirs.tasks)
+    paths = list(theirs.path)
+    tasks = list(theirs.tasks)
     pairs: list[tuple[int, int]] = []
     for k, (seed, path, played) in enumerate(zip(ours.seed, ours.path, ours.tasks, strict=True)):
         twin = twins.get(seed)

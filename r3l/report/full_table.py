@@ -77,7 +77,8 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
 
 def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
     """The values of a row by column; ``second``: the same row against the baseline ``label``, or None."""
-    done, planned = row.seeds_done, row.seeds_planned
+    done = row.seeds_done
+    planned = row.seeds_planned
     # 1/3: one of three planned seeds is done; 15: more are done than were planned.
     seeds = Cell(f"{done}/{planned}" if done <= planned else str(done), done)
     is_constant = row.method == CONSTANT_ANSWER

@@ -36,7 +36,9 @@ from r3l.report.table import Cell, Column, Section, Table, table
 from r3l.runs import forecast
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
-MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing
+# The model and method whose numbers are scaled where one is missing.
+MODEL = "qwen2.5-1.5b"
+METHOD = "grpo"
 PHASES = ("rollout_seconds", "train_seconds")
 
 
@@ -127,7 +129,8 @@ def _method(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
     if model_label(run.model) in {row.backbone for row in reference.rows}:
         return (run.model, 1.0), ""
-    ours, base = find_model(run.model), find_model(MODEL)
+    ours = find_model(run.model)
+    base = find_model(MODEL)
     if ours is None or base is None:
         raise ConfigError(
             f"the size of model {run.model!r} is not known; add configs/models/NAME.yaml and give its name"

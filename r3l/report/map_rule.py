@@ -62,7 +62,8 @@ def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) ->
     If the measure is None, or there are too few comparisons for :func:`lines`, then ``early``, ``final`` and
     ``range`` are None, ``nearest`` is [], ``outside`` False.
     """
-    x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
+    x_N = sorted(row["guided_minus_fresh"] for row in rows)
+    rule = lines(rows)
     if guided_minus_fresh is None or not rule:
         return Expectation(
             early=None, final=None, comparisons=len(rows), range=None, outside=False, nearest=[]

@@ -96,7 +96,8 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
     corrected = adjusted([line.p_value for line in fitted.values()], "holm")
     sentences = []
     for (name, line), p_value in zip(fitted.items(), corrected, strict=True):
-        known, (low, high) = ended[name], line.slope_bounds
+        known = ended[name]
+        low, high = line.slope_bounds
         within = slope_within(
             [row["guided_minus_fresh"] for row in known],
             [row[name] for row in known],

@@ -153,7 +153,8 @@ def measure_rows(
                     continue
 
                 # Mean and interval over the seeds that counted something, against the published number.
-                interval, caveat = t_interval(values), MEASURES[name].caveat
+                interval = t_interval(values)
+                caveat = MEASURES[name].caveat
                 number = reference.get(model, place["benchmark"], reference.label(method, first.label), name)
                 paper = against(number, tier, interval, len(values), seeds_planned)
                 if tier == "paper" and number and caveat:

@@ -197,7 +197,8 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
             paper, released = (_settings(resolve(whose, env, f"{base}@profile={p}", 0)) for p in COMPARED)
             here = _settings(resolve(tier, env, method, 0))
             for (kind, name), value in paper.items():
-                other, own = released[kind, name], here.get((kind, name))
+                other = released[kind, name]
+                own = here.get((kind, name))
                 if value != other:
                     owner = method if kind == "method" else env
                     places.setdefault((owner, name, *map(str, (value, other, own))), []).append(env)

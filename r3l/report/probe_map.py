@@ -236,7 +236,8 @@ def kept_success(measures: Mapping[str, Any]) -> float | None:
 
     A probe counts retries of all attempts and retries of failures; the difference is retries of successes.
     """
-    total, failed = measures.get("retry_success_all"), measures.get("retry_success")
+    total = measures.get("retry_success_all")
+    failed = measures.get("retry_success")
     if not total or not failed or total["value"] is None:
         return None
     count = total["n"] - failed["n"]

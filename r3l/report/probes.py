@@ -120,7 +120,8 @@ def name_of(probe: Content) -> str:
 
     That is their form, their author or their hints.
     """
-    schema, feedback = probe.get("reflection_schema", "strict"), probe.get("feedback", "self")
+    schema = probe.get("reflection_schema", "strict")
+    feedback = probe.get("feedback", "self")
     wrong = probe.get("feedback_corruption", 0)
     parts = [
         probe["model"]["name"],
@@ -153,7 +154,8 @@ def probe_table(probes: Sequence[Content]) -> Table:
         measure = probe["measures"].get(key)
         if measure is None or measure["value"] is None:
             return None
-        low, high = measure["low"], measure["high"]
+        low = measure["low"]
+        high = measure["high"]
         bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
         return Cell(f"{measure['value']:+.2f}{bounds}", measure["value"])
 

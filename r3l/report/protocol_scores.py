@@ -127,7 +127,8 @@ def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     """
     if "protocol" not in evaluation:
         return [_spread(episodes)]
-    env, name = evaluation["env"], evaluation["protocol"]["name"]
+    env = evaluation["env"]
+    name = evaluation["protocol"]["name"]
     rows = cited_scores(env, name)
     same = [row.one_line() for row in rows if not row.differs]
     deviates = ", from which this run deviates" if evaluation["protocol"]["deviations"] else ""
@@ -142,7 +143,8 @@ def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
     line = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
-    turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
+    turns = evaluation["turns"]
+    tokens = evaluation["tokens"]["generated"]
     spent = f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode"
     if turns["impossible"]:  # an action that ends an episode is among its endings
         spent += f"; {turns['impossible']} of {turns['all']} turns had an impossible action, "
@@ -155,7 +157,8 @@ def _spread(episodes: Episodes, key: str = "success") -> str:
 
     If tasks were attempted several times, the mean of each attempt is added.
     """
-    means, repeats = _of_tasks(episodes, key), passes(episodes, key)
+    means = _of_tasks(episodes, key)
+    repeats = passes(episodes, key)
     line = "no standard error of one task"
     if len(means) > 1:
         line = f"standard error {stdev(means) / len(means) ** 0.5:.3f} over {len(means)} tasks"

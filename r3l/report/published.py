@@ -197,7 +197,8 @@ def is_count(value: Decimal, n: int) -> bool:
     """
     exponent = value.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
-    low, below = (value - unit / 2) * n, (value + unit) * n
+    low = (value - unit / 2) * n
+    below = (value + unit) * n
     return math.ceil(max(low, Decimal(0))) < min(below, Decimal(n + 1))
 
 
@@ -259,7 +260,8 @@ def impossible_table(rows: Sequence[PublishedCheck]) -> Table:
     """The numbers that are not a multiple of 1/n, each with the nearest two that are."""
 
     def nearest(row: PublishedCheck) -> str:
-        value, n = row.number.value, row.number.n or 1
+        value = row.number.value
+        n = row.number.n or 1
         below = math.floor(value * n)
         return f"{below}/{n} = {below / n:.4f}, {below + 1}/{n} = {(below + 1) / n:.4f}"
 

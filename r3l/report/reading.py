@@ -80,7 +80,8 @@ def _read_run(path: Path) -> list[Row]:
     """
     # Each file is read once: its digest and its content are of the same bytes. A score on a further task set
     # is in a folder of its own, below the run's.
-    folder, run_dir = path.parent, run_dir_of(path)
+    folder = path.parent
+    run_dir = run_dir_of(path)
     contents = check_signed(folder) if path.is_file() else {}
     of_run = contents if folder == run_dir or not contents else check_signed(run_dir)
     evaluation = read_json(path, Evaluation, contents.get(path.name))
@@ -157,7 +158,9 @@ def _run_columns(
     path: Path, run_dir: Path, evaluation: Evaluation, manifest: Manifest, result: Result
 ) -> Row:
     """The columns of a run that all groups of its test tasks share; ``path``: its evaluation.json."""
-    tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
+    tier = evaluation["tier"]
+    env = evaluation["env"]
+    task_set = evaluation["task_set"]
     # A method without retries has no feedback to learn from.
     method = manifest["run"]["method_settings"]
     feedback_author: str | None = None if method.get("retries") == 0 else method.get("feedback")
@@ -221,7 +224,8 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
     scored tokens has 0 of them if its method scores no context, else None; a KL adds the tokens of every row
     of the updates once.
     """
-    settings, train = run.get("method_settings", {}), run.get("train", {})
+    settings = run.get("method_settings", {})
+    train = run.get("train", {})
     # The pass that trains also rescores distilled retries, unless the sampler's weights are others.
     in_same_pass = run.get("engine", "local") == "local" and train.get("sync_interval", 1) == 1
     rescores = settings.get("rescore_distilled", False) and settings.get("retries") != 0

@@ -38,7 +38,8 @@ class Earlier(Strict):
     @property
     def effect(self) -> Effect:
         """The paired difference over seeds, with the p-value that was computed from the runs."""
-        difference, error = self.ours_mean - self.theirs_mean, self.spread / self.pairs**0.5
+        difference = self.ours_mean - self.theirs_mean
+        error = self.spread / self.pairs**0.5
         return Effect(difference, error, self.pairs - 1, self.spread, recorded_p_value=self.p_value)
 
 

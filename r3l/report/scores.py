@@ -97,7 +97,8 @@ def score_rows(
         cells = dict(iter(here.groupby(["group", "method"], sort=False)))
         for group in groups(here):
             for method in methods:
-                seeds, others = cells.get((group, method)), cells.get((group, baseline))
+                seeds = cells.get((group, method))
+                others = cells.get((group, baseline))
                 if seeds is not None:
                     rows.append(_row(seeds, None if method == baseline else others, seeds_planned, reference))
                     continue
@@ -131,7 +132,8 @@ def _row(
     rows together.
     """
     # The cell of a table: the mean over seeds of each seed's mean over tasks, with its interval.
-    first, done = seeds.iloc[0], len(seeds)
+    first = seeds.iloc[0]
+    done = len(seeds)
     success_S_T = scores_S_T(seeds)
     success = t_interval(success_S_T.mean(axis=1))
 

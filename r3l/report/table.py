@@ -340,7 +340,8 @@ def to_latex(table: Table) -> str:
         guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before
         return f"\\textbf{{{tex(cell.text)}}}" if cell.bold else guard + tex(cell.text)
 
-    shown, start = _frame(table, text), 0
+    shown = _frame(table, text)
+    start = 0
     shown.columns = [tex(name) for name in shown.columns]
     for section in table.sections:
         # Text before a row is written into its first cell: a rule, and the title across all columns.

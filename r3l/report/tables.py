@@ -66,7 +66,8 @@ def selected(
     methods = {*table.methods, *(config.methods or [])} if selection.methods is None else selection.methods
 
     # For a score on a question set `env` is the set, which is no environment of the user's.
-    in_env, by_method = runs.env.isin(envs), runs.method.isin(methods)
+    in_env = runs.env.isin(envs)
+    by_method = runs.method.isin(methods)
     named = runs.path.isin(selection.runs) if selection.runs else False
     if selection.envs is None:
         in_env |= named
@@ -137,7 +138,8 @@ def table_rows(
     benches: Sequence[Bench] = (),
 ) -> pd.DataFrame:
     """The rows of the table that ``config`` describes; arguments and errors as in :func:`build`."""
-    reference, title = Reference(published.load(config.published), config.published_as), config.title
+    reference = Reference(published.load(config.published), config.published_as)
+    title = config.title
     runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
     benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
     if config.kind == "measures":

@@ -148,7 +148,8 @@ class TeacherRow:
             return "no successes or no failures"
         if not self.tasks_compared:
             return NO_TASK
-        low, high = self.decisive.low, self.decisive.high
+        low = self.decisive.low
+        high = self.decisive.high
         if low is None or high is None:
             return f"needs {MIN_SEEDS} seeds" if self.method else "needs 2 tasks"
         if low <= 0 <= high:

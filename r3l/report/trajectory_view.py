@@ -90,12 +90,14 @@ class Member(Printable):
     @property
     def rescued(self) -> bool:
         """True if the attempt failed and its first retry succeeded."""
-        base, retry = self.first("base"), self.first("guided_retry")
+        base = self.first("base")
+        retry = self.first("guided_retry")
         return bool(base and retry and retry["success"] and not base["success"])
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
         for trajectory in self.trajectories:
-            kind, start = trajectory["kind"], trajectory["restart_turn"]
+            kind = trajectory["kind"]
+            start = trajectory["restart_turn"]
             if kind == "base":
                 yield from _played("The attempt", trajectory, 0)
             elif kind in FEEDBACK:
@@ -214,7 +216,8 @@ def _training(rows: Sequence[tuple[str, ExplainedTrajectory]], pivoted: bool) ->
     for column in ("", "reward", "advantage", "tokens that train"):
         table.add_column(column, justify="left" if not column else "right")
     for number, trajectory in rows:
-        kind, objective = trajectory["kind"], trajectory["objective"]
+        kind = trajectory["kind"]
+        objective = trajectory["objective"]
         others = {"sft": "imitated", "none": "not trained"}.get(objective, "-")
         advantage = others if trajectory["advantage"] is None else f"{trajectory['advantage']:+.2f}"
         reward = "" if kind in FEEDBACK else f"{trajectory['reward']:.2f}"

@@ -23,7 +23,8 @@ from scipy.special import chdtr, ndtr, ndtri, stdtr, stdtrit  # scipy.stats take
 
 from r3l.stats.intervals import CONFIDENCE, MIN_SEEDS, Interval, finite, t_interval
 
-ALPHA, POWER = 0.05, 0.8
+ALPHA = 0.05
+POWER = 0.8
 NOISE_Z = np.linspace(-9, 9, 4001)  # a grid of a standard normal variable, and its weights
 DENSITY_Z = np.exp(-(NOISE_Z**2) / 2) / np.sqrt(2 * np.pi)
 WEIGHTS_Z = DENSITY_Z / DENSITY_Z.sum()
@@ -92,11 +93,13 @@ class Effect:
         Mann-Whitney's statistic, ties counting half, as in rliable (Agarwal et al. 2021, section 4.3).
         Raises ValueError for matrices of different shapes, or with values that are not finite.
         """
-        ours, theirs = finite(ours_S_T, 2), finite(theirs_S_T, 2)
+        ours = finite(ours_S_T, 2)
+        theirs = finite(theirs_S_T, 2)
         if ours.shape != theirs.shape:
             raise ValueError(f"paired scores must have one shape, found {ours.shape} and {theirs.shape}")
         # Every seed of ours against every seed of theirs: this is not paired.
-        ours_S_1, theirs_1_S = ours.mean(axis=1)[:, None], theirs.mean(axis=1)[None, :]
+        ours_S_1 = ours.mean(axis=1)[:, None]
+        theirs_1_S = theirs.mean(axis=1)[None, :]
         improvement = (ours_S_1 > theirs_1_S).mean() + (ours_S_1 == theirs_1_S).mean() / 2
         return cls.of_seeds((ours - theirs).mean(axis=1), float(improvement))
 
@@ -190,7 +193,8 @@ class Effect:
             return power_of(effect / self.deviation, self.seeds, level)
         if not self.error:
             return float(effect != 0)
-        critical, shift = float(ndtri(1 - level / 2)), effect / self.error
+        critical = float(ndtri(1 - level / 2))
+        shift = effect / self.error
         return float(ndtr(shift - critical) + ndtr(-critical - shift))
 
 
@@ -281,7 +285,8 @@ def compare_effects(
         if effect is None:
             compared.append(None)
             continue
-        p, largest = p_adjusted.get(k), margins[k]
+        p = p_adjusted.get(k)
+        largest = margins[k]
         # Equivalence goes first: a difference may be significant and still too small to matter.
         if p is None:
             verdict = Verdict.INCOMPLETE
@@ -306,7 +311,8 @@ def adjusted(p_values: Sequence[float], correction: Correction) -> list[float]:
     largest down.
     """
     order = np.argsort(p_values, kind="stable")
-    sorted_p, ranks = np.asarray(p_values)[order], np.arange(1, len(order) + 1)
+    sorted_p = np.asarray(p_values)[order]
+    ranks = np.arange(1, len(order) + 1)
     if correction == "holm":
         stepped = np.maximum.accumulate(sorted_p * ranks[::-1])
     else:

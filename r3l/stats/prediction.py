@@ -47,7 +47,8 @@ class Line:
         Raises ValueError for fewer than MIN_POINTS (4) points, if all x are equal, for values that are not
         finite, and if there are not as many x as y.
         """
-        x, y = finite(x_N, 1), finite(y_N, 1)
+        x = finite(x_N, 1)
+        y = finite(y_N, 1)
         squares = float(((x - x.mean()) ** 2).sum())
         if len(x) != len(y) or len(x) < MIN_POINTS or not squares:
             raise ValueError(f"a line needs {MIN_POINTS} points or more with different x, found {len(x)}")
@@ -111,7 +112,8 @@ def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction
     Raises ValueError for MIN_POINTS (4) points or fewer, for another number of x than of y, or as
     :meth:`Line.through` of the others.
     """
-    x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
+    x = np.asarray(x_N, dtype=float)
+    y = np.asarray(y_N, dtype=float)
     if len(x) != len(y) or len(x) <= MIN_POINTS:
         raise ValueError(
             f"leave-one-out needs {MIN_POINTS + 1} points or more, each with x and y, found {len(x)} and "

@@ -120,6 +120,7 @@ def _effect(ax: Axes, y: int, row: ClaimVerdict) -> None:
     elif row.points:
         ax.plot(row.points, [y] * len(row.points), "|", color=FEW, markersize=6)
     elif row.comparison is not None:
-        effect, colour = row.comparison.effect, COLOURS[Verdict(row.verdict)]
+        effect = row.comparison.effect
+        colour = COLOURS[Verdict(row.verdict)]
         ax.plot(effect.bounds(), [y, y], color=colour, linewidth=1.1)
         ax.plot(effect.mean, y, MARKERS[row.over], color=colour, markersize=3.5)

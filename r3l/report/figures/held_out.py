@@ -128,7 +128,8 @@ def _held_out(ax: Axes, method: str, curves: Sequence[LearningCurve], unit: Unit
     ax.plot(x_U, y_S_U.mean(axis=0), **seen, linewidth=1.2 if several else 0.6, alpha=1 if several else 0.5)
     if several:
         for x, y_S, update in zip(x_U, y_S_U.T, scored, strict=True):
-            low, high = t_interval(y_S).low, t_interval(y_S).high
+            low = t_interval(y_S).low
+            high = t_interval(y_S).high
             if update:  # the base checkpoint is one for all seeds
                 ax.plot([x, x], np.array([low, high], dtype=float), color=look(method).colour, linewidth=0.9)
 
@@ -146,7 +147,8 @@ def _difference(ax: Axes, method: str, ours: pd.DataFrame, theirs: pd.DataFrame)
     known_U = ~np.isnan(y_S_U).any(axis=0)
     if not known_U.any():
         return
-    x_U, y_S_U = np.arange(1, length + 1)[known_U], y_S_U[:, known_U]
+    x_U = np.arange(1, length + 1)[known_U]
+    y_S_U = y_S_U[:, known_U]
     ax.axhline(0, color=style.GREY, linewidth=0.6)
     ax.plot(x_U, y_S_U.mean(axis=0), **look(method).line(), linewidth=1.2)
     if len(pairs) >= MIN_SEEDS:

@@ -94,7 +94,8 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
     ax.axhline(0, color=style.GREY, linewidth=0.5, linestyle=":")
     number = 0
     for row in rows:
-        x, y = row["guided_minus_fresh"], row[name]
+        x = row["guided_minus_fresh"]
+        y = row[name]
         colour = shade.to_rgba(row["base_success"])
         for low, high, along in (
             (row["guided_minus_fresh_low"], row["guided_minus_fresh_high"], True),

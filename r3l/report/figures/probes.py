@@ -12,7 +12,8 @@ from r3l.report.probes import Content, names_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OWN, CRITIC = "#D55E00", "#56B4E9"
+OWN = "#D55E00"
+CRITIC = "#56B4E9"
 WRITERS = {"the model's own hint": OWN, "the critic's hint": CRITIC}
 GAIN = {"guided_minus_fresh": OWN}  # colours by the key of the measure
 HINTS = {"guided_minus_unguided": OWN, "critic_guided_minus_unguided": CRITIC}

@@ -85,7 +85,9 @@ class WindowCounts(Mapping[str, float]):
     """
 
     def __init__(self, metrics: Columns, window: int) -> None:
-        self.metrics, self.window, self.end = metrics, window, 0
+        self.metrics = metrics
+        self.window = window
+        self.end = 0
         self._sums: dict[str, list[float | None]] = {}
 
     def __getitem__(self, key: str) -> float:
@@ -111,7 +113,8 @@ def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:
     """
 
     def value(metrics: Columns, window: int) -> Floats:
-        counts, values_U = WindowCounts(metrics, window), np.full(metrics.updates, np.nan)
+        counts = WindowCounts(metrics, window)
+        values_U = np.full(metrics.updates, np.nan)
         for end in range(metrics.updates):
             counts.end = end
             if (found := quantity(counts)) is not None:
@@ -166,7 +169,8 @@ def band(curves: Sequence[Curve]) -> Band:
     known, seeds = np.unique(np.concatenate([c.updates for c in curves]), return_counts=True)
     common = known[seeds == len(curves)]
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)
-    x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
+    x = x_S_U.mean(axis=0)
+    mean = y_S_U.mean(axis=0)
     if len(curves) < MIN_SEEDS:
         return Band(x, mean, None, None)
     half = t_half_width(y_S_U)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from r3l.stats.intervals import Interval
 
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
-COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
+COLUMN = 3.4  # inches: a column of a page
+PAGE = 7.0  # inches: the text of a page
 CAPTION = 6  # points
 LETTERS = 22  # of a caption, an inch
 GREY = "#4D4D4D"
@@ -109,7 +110,8 @@ ABLATIONS = {  # name: (what it derives from, tint from -1: black to 1: white, l
     "r3l_is": ("r3l", 0.14, DOTTED, "h"),
     "grpo_amplified": ("grpo", -0.40, DASHED, "8"),
 }
-DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
+DASHES = (DASHED, DASHDOT, DOTTED)
+MARKERS = "sv^<>oP8hp*d"
 
 
 def look(method: str) -> Look:

@@ -12,7 +12,8 @@ from r3l.report.figures import style
 from r3l.report.labels import bench_label
 from r3l.report.teachers import BLIND, TeacherRow
 
-SEES, NOT = "#0072B2", "#9A9A9A"
+SEES = "#0072B2"
+NOT = "#9A9A9A"
 NAME = 44  # characters in a line of a row's name
 
 
@@ -43,7 +44,8 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
             ax.set_axisbelow(True)
         # A line for each row: D on both kinds of attempts, their difference, and the verdict in words.
         for y, row in enumerate(rows):
-            colour, shown = SEES if row.sees else NOT, row.decisive
+            colour = SEES if row.sees else NOT
+            shown = row.decisive
             ends = [value for value in (shown.solved, shown.failed) if value is not None]
             means.plot(ends, [y] * len(ends), color=colour, linewidth=0.8)
             if shown.solved is not None:

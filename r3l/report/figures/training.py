@@ -208,7 +208,8 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Quantity]) -> tuple[Figur
     elif len(columns) > WIDE:
         cells = [list(row) for row in zip(*cells, strict=True)]
     by_row = len(benches) == 1 or len(columns) <= WIDE
-    rows, across = len(cells), len(cells[0])
+    rows = len(cells)
+    across = len(cells[0])
     height = 1.9 if by_row and any(map(_crowded, benches)) else 1.35
     figure, axes = style.subplots(rows, across, max(style.PAGE, 1.75 * across), height * rows + 0.9)
     drawn = []
@@ -226,7 +227,8 @@ def _limits(ax: Axes, column: Quantity) -> None:
     """The range of the lines: a wide band may leave the axis, a line does not."""
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     if column.log and heights.min() > 0:
-        low, high = np.floor(np.log10(heights.min())), np.ceil(np.log10(heights.max()))
+        low = np.floor(np.log10(heights.min()))
+        high = np.ceil(np.log10(heights.max()))
         ax.set(yscale="log", ylim=(10.0**low, 10.0 ** max(high, low + 1)))  # complete decades: labelled ticks
         return
     low, high = (0.0, heights.max()) if column.share else (heights.min(), heights.max())

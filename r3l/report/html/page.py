@@ -50,13 +50,12 @@ def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Ma
     one of these keys links to them.
     """
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
-    names, rows = table.names, list(table.cells())
+    names = table.names
+    rows = list(table.cells())
     if table.titled:
         titles = [section.title for section in table.sections for _ in section.rows]
-        names, rows = (
-            [table.by, *names],
-            [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)],
-        )
+        names = [table.by, *names]
+        rows = [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)]
         filters = {table.by: ""} | filters
     return Markup(
         TEMPLATES.get_template("table.html.jinja").render(
@@ -151,7 +150,8 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
     Each is a pair: the rows compared with the table's baseline, and the same rows compared with SECOND (None
     unless the baseline is BASELINE). Runs that are in none of these tables follow in a further table.
     """
-    config, everything = plan.load(), tables.Selection()
+    config = plan.load()
+    everything = tables.Selection()
     specs = []
     for spec in (spec for spec in plan.tables().values() if spec.kind == "scores"):
         of_table, methods = tables.selected(runs, spec, config, everything)
@@ -191,7 +191,8 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
     template.
     """
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
-    manifests, tested = list(runs.manifest), set()
+    manifests = list(runs.manifest)
+    tested = set()
     columns = ["env", "model", "task_set_tasks", "task_set", "task_set_sha256", "warning"]
     distinct = runs[columns].drop_duplicates()
     for run in distinct.itertuples():

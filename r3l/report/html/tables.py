@@ -81,7 +81,8 @@ def settings(runs: pd.DataFrame) -> Table:
     # By method: the file of the one that it extends, or its own. Reading files for each run is slow.
     parents: dict[str, MethodConfig] = {}
     for row in runs[["tier", "env", "method", "label", "manifest"]].itertuples():
-        run, name = row.manifest["run"], variant(row.method).method
+        run = row.manifest["run"]
+        name = variant(row.method).method
         like = ""
         with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
             if name not in parents:
@@ -160,7 +161,8 @@ def _counts(
 
     def reason(name: str) -> Column:
         def cell(row: tuple[pd.Series, int, Counter[str]]) -> Cell:
-            number, total = row[2][name], row[2].total()
+            number = row[2][name]
+            total = row[2].total()
             if not number:
                 return Cell("", 0.0)
             if not shares:
