@@ -16,7 +16,7 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from r3l.cli.evaluations import Planned
+    from r3l.cli.evaluations import PlannedEvaluation
     from r3l.evaluation.episodes import EpisodeRow
 
 
@@ -124,14 +124,14 @@ def _play_run(
 ) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
-    from r3l.cli.evaluations import check_published, scored
+    from r3l.cli.evaluations import check_published, score_run
     from r3l.evaluation.evaluate import checkpoint_of
     from r3l.runs.manifest import run_of
 
     check_run_dir(run_dir)
     check_published(run_of(run_dir))
     served = source.served_model(checkpoint_of(run_dir)) if source.server else None
-    where, evaluation = scored(run_dir, task_set, served)
+    where, evaluation = score_run(run_dir, task_set, served)
     _print(run_dir, where, evaluation, bool(source.server), as_json, markdown)
 
 
@@ -146,12 +146,13 @@ def _play_environment(
     entry = evaluations.EvaluationRequest(env=env, **options)
     names = evaluations.several_protocols(entry)
     if not names:
-        plan = evaluations.planned(entry, out)
+        plan = evaluations.plan_evaluation(entry, out)
         _print(plan.run_dir, *plan.play(), bool(entry.server), as_json, markdown)
         return
     # Everything wrong with any of them is an error before the first is played.
     plans = [
-        evaluations.planned(entry.model_copy(update={"protocol": name}), out and out / name) for name in names
+        evaluations.plan_evaluation(entry.model_copy(update={"protocol": name}), out and out / name)
+        for name in names
     ]
     played = _played(plans)
     model_folder = plans[-1].run_dir.parents[1]  # of TIER/ENV/MODEL/METHOD/seedN
@@ -177,7 +178,7 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
         print_shown(content, as_json, table)
 
 
-def _played(plans: Sequence[Planned]) -> list[tuple[Mapping[str, Any], list[EpisodeRow]]]:
+def _played(plans: Sequence[PlannedEvaluation]) -> list[tuple[Mapping[str, Any], list[EpisodeRow]]]:
     """The evaluations and their episodes, played in turn under one progress of all episodes."""
     from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.verification import EPISODES
@@ -186,8 +187,8 @@ def _played(plans: Sequence[Planned]) -> list[tuple[Mapping[str, Any], list[Epis
 
     left = [plan for plan in plans if not plan.is_played()]
     with one_progress(f"{len(left)} evaluations, episodes", sum(plan.episodes() for plan in left)):
-        scored = [plan.play() for plan in plans]
-    return [(evaluation, read_jsonl(where / EPISODES, EpisodeRow)) for where, evaluation in scored]
+        results = [plan.play() for plan in plans]
+    return [(evaluation, read_jsonl(where / EPISODES, EpisodeRow)) for where, evaluation in results]
 
 
 def _print(

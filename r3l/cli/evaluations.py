@@ -34,7 +34,8 @@ from r3l.runs.run_dir import EVALUATION, check_owner, is_evaluated, recorded_fin
 from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
-Scored = tuple[Path, Mapping[str, Any]]  # the folder of an evaluation, and its evaluation.json with examples
+# The folder of an evaluation, and its evaluation.json with examples.
+ScoredEvaluation = tuple[Path, Mapping[str, Any]]
 ALL = "all"  # protocols of the environment
 OF_SFT = "sft.json"  # is in the folder of a model that this project made
 
@@ -104,7 +105,7 @@ class EvaluationRequest(Strict):
         return tier, [f"protocol={protocol}", *self.changes()]
 
 
-class Planned(NamedTuple):
+class PlannedEvaluation(NamedTuple):
     """An evaluation that is planned: a run of method ``zero_shot``, which trains nothing, and its directory.
 
     ``served``: the model behind a server; None: a local one.
@@ -119,7 +120,7 @@ class Planned(NamedTuple):
         """The run's fingerprint and the served model's identity: equal ones mean the same evaluation."""
         return self.run.fingerprint(), self.served.identity if self.served else {}
 
-    def play(self) -> Scored:
+    def play(self) -> ScoredEvaluation:
         """Play the episodes that are missing, and write evaluation.json in the directory.
 
         A finished evaluation is returned as it is. Raises DataError if one of its files has changed since.
@@ -136,7 +137,7 @@ class Planned(NamedTuple):
             return _with_examples(self.run_dir, read_json(self.run_dir / EVALUATION, Evaluation))
         if not self.served:
             train(self.run, self.run_dir)
-        return scored(self.run_dir, None, self.served)
+        return score_run(self.run_dir, None, self.served)
 
     def check(self) -> None:
         """Raise the error that :meth:`play` would raise before its first episode; writes nothing.
@@ -169,7 +170,7 @@ class Planned(NamedTuple):
         return is_evaluated(self.run_dir) and recorded_fingerprint(self.run_dir) == self.run.fingerprint()
 
 
-def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
+def plan_evaluation(entry: EvaluationRequest, out: Path | None = None) -> PlannedEvaluation:
     """Resolve and check an evaluation; its directory is ``out``, or by default the run's own under results/.
 
     Raises an R3LError for any mistake in it, before a directory is made: ConfigError for unknown
@@ -206,7 +207,7 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     run.fingerprint()  # finds an unknown task set
     check_curve(run)
     check_published(run)
-    plan = Planned(run, out or default_run_dir(run), served)
+    plan = PlannedEvaluation(run, out or default_run_dir(run), served)
     plan.check()
     return plan
 
@@ -223,7 +224,7 @@ def check_published(run: Run) -> None:
         cited_scores(run.env, run.protocol)
 
 
-def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
+def read_file(path: Path, options: Mapping[str, Any]) -> list[PlannedEvaluation]:
     """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines.
 
     Raises ConfigError, with the line, for the first that cannot be played, and for two that would write
@@ -235,14 +236,14 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
         raise ConfigError(
             f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]"
         )
-    plans: list[Planned] = []
+    plans: list[PlannedEvaluation] = []
     for k, line in enumerate(lines):
         place = f"{path}, evaluations.{k}"
         if not isinstance(line, dict):
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
         entry = validate(EvaluationRequest, {**options, **line}, place)
         try:
-            plan = planned(entry)
+            plan = plan_evaluation(entry)
         except R3LError as error:
             raise ConfigError(f"{place}: {error}") from error
 
@@ -271,7 +272,7 @@ def several_protocols(entry: EvaluationRequest) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def scored(run_dir: Path, task_set: str | None, served: ServedModel | None) -> Scored:
+def score_run(run_dir: Path, task_set: str | None, served: ServedModel | None) -> ScoredEvaluation:
     """Evaluate a run in its directory, with a server's model if ``served`` is given; plays what is missing.
 
     ``task_set``: None for the run's own test task set. Returns the folder of the evaluation's files (the
@@ -287,7 +288,7 @@ def scored(run_dir: Path, task_set: str | None, served: ServedModel | None) -> S
     return _with_examples(where, evaluation)
 
 
-def _with_examples(where: Path, evaluation: Mapping[str, Any]) -> Scored:
+def _with_examples(where: Path, evaluation: Mapping[str, Any]) -> ScoredEvaluation:
     """Add examples of responses that could not be used, for readers who ask why."""
     examples = unusable(where / TRANSCRIPTS)
     return where, {**evaluation, "examples": examples} if examples else evaluation

@@ -81,7 +81,7 @@ _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_wind
 
 
 @dataclass(frozen=True)
-class Room:
+class ContextRoom:
     """Token counts that a server names when it refuses a request for a full context; None: not named.
 
     ``limit``: most tokens of prompt and response together; ``prompt``: tokens of the prompt; ``total``:
@@ -114,7 +114,7 @@ class Room:
         return min(known, default=None)
 
 
-def room_of_refusal(status: int, text: str) -> Room | None:
+def room_of_refusal(status: int, text: str) -> ContextRoom | None:
     """The token counts that a refusal names if its reason is a full context; None for any other reason.
 
     Each count is None if the refusal does not name it. ``status``: the HTTP status; below 400, and for
@@ -140,10 +140,10 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     # The numbers, from separate fields (llama.cpp) or from the message.
     added = re.search(_SUM, said)
     if added is not None:
-        return Room(limit=int(added[3]), prompt=int(added[1]))
+        return ContextRoom(limit=int(added[3]), prompt=int(added[1]))
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
     input_limit = _number(_INPUT_LIMIT, said)
-    return Room(
+    return ContextRoom(
         None if limit == input_limit else limit,
         _field(objects, "n_prompt_tokens") or _number(_PROMPT, said),
         _number(_TOTAL, said),

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from r3l.core.errors import ConfigError, R3LError
-from r3l.endpoint.context_limits import Room
+from r3l.endpoint.context_limits import ContextRoom
 from r3l.files.redact import MASK, hide_address, hide_fields
 
 KEPT = "Finished episodes are kept: re-run to resume"
@@ -32,9 +32,9 @@ class DialogTooLongError(ServerError):
     ``room``: the token counts that its refusal names.
     """
 
-    def __init__(self, message: str, room: Room | None = None) -> None:
+    def __init__(self, message: str, room: ContextRoom | None = None) -> None:
         super().__init__(message)  # pickle makes the error from this alone, then sets its attributes
-        self.room = room or Room()
+        self.room = room or ContextRoom()
 
 
 class RefusedRequestError(ServerError):

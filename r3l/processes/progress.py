@@ -27,14 +27,14 @@ class Advance(Protocol):
 
 
 @dataclass
-class _Whole:
+class _CommonBar:
     """The progress of a command of several parts, which the progress of each part moves."""
 
     advance: Advance
     skip: Callable[[int], None]  # that many more were finished before
 
 
-_whole: ContextVar[_Whole | None] = ContextVar("_whole", default=None)
+_common_bar: ContextVar[_CommonBar | None] = ContextVar("_common_bar", default=None)
 
 
 @contextmanager
@@ -45,11 +45,11 @@ def one_progress(label: str, total: int) -> Iterator[None]:
     most 10 plain lines.
     """
     with _bar(label, total, 0, LINES) as (advance, skip):
-        before = _whole.set(_Whole(advance, skip))
+        before = _common_bar.set(_CommonBar(advance, skip))
         try:
             yield
         finally:
-            _whole.reset(before)
+            _common_bar.reset(before)
 
 
 @contextmanager
@@ -60,11 +60,11 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
     stderr is not a terminal, ``lines`` plain lines are printed, evenly spread over the parts. Inside
     :func:`one_progress` the common bar moves instead.
     """
-    if whole := _whole.get():
-        whole.skip(done)
+    if common := _common_bar.get():
+        common.skip(done)
 
         def advance(note: str = "", count: int = 1) -> None:
-            whole.advance(f"{label}: {note}" if note else label, count)
+            common.advance(f"{label}: {note}" if note else label, count)
 
         yield advance
         return

@@ -288,11 +288,11 @@ def claim_verdicts(
             evidence = of_paper
             shown = [*planned, *(bench for bench in seen if bench in replaced or bench[0] != plan.tier)]
         for bench in shown:
-            asked = claim
+            judged_claim = claim
             if claim.family is Family.PAPER and bench in replaced:
-                asked = claim.model_copy(update={"family": Family.REPLACED})
+                judged_claim = claim.model_copy(update={"family": Family.REPLACED})
             measured = _measured(
-                asked, bench, evidence.get(bench, nothing), probed.get(bench, {}), claims_file
+                judged_claim, bench, evidence.get(bench, nothing), probed.get(bench, {}), claims_file
             )
             label = bench_label(bench, planned if bench in planned else [*planned, *shown])
             rows += [

@@ -184,9 +184,9 @@ def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tupl
     """
     here = here[here.steps > 0]
     if _without_rate(variant(name)) != variant(name):
-        asked = here[here.method == name]
-        if len(asked):
-            yield name, asked.drop_duplicates("seed").sort_values("seed")
+        own_rows = here[here.method == name]
+        if len(own_rows):
+            yield name, own_rows.drop_duplicates("seed").sort_values("seed")
         return
 
     # A variant that names another rate, or another writer of feedback, is the method itself.

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from rich import table as rich
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from r3l.core.text import printable
@@ -204,7 +204,7 @@ class Table:
         for section in [head, *table.sections]:
             if section.title:
                 yield _plain(section.title, "italic")
-            lines = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+            lines = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
             for column, width in zip(table.columns, widths, strict=True):
                 lines.add_column(justify=column.side, width=width - GAP, overflow="fold")
             for row in section.rows:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from r3l.core.errors import R3LError, first_line
-from r3l.endpoint.context_limits import Room
+from r3l.endpoint.context_limits import ContextRoom
 from r3l.endpoint.options import DialogTooLongError, UnfinishedError
 from r3l.files.paths import ROOT
 
@@ -38,7 +38,7 @@ def all_errors():
 
 def test_every_error_survives_the_way_to_another_process():
     errors = [kind("what is wrong") for kind in all_errors()]
-    errors += [DialogTooLongError("too long", Room(limit=9)), UnfinishedError("cut", "content_filter")]
+    errors += [DialogTooLongError("too long", ContextRoom(limit=9)), UnfinishedError("cut", "content_filter")]
     assert len(errors) > 15
     for error in errors:
         again = pickle.loads(pickle.dumps(error))

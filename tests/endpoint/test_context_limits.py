@@ -11,7 +11,7 @@ from chat_server import completion, serving
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
-from r3l.endpoint.context_limits import Room, limit_of_model, limit_of_properties, room_of_refusal
+from r3l.endpoint.context_limits import ContextRoom, limit_of_model, limit_of_properties, room_of_refusal
 from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
 from r3l.files.yaml_files import read_yaml
 
@@ -28,7 +28,7 @@ REFUSALS = read_yaml(Path(__file__).with_name("refusals.yaml"))
 @pytest.mark.parametrize("server", REFUSALS)
 def test_a_full_context_in_the_words_of_many_servers(server):
     refusal = REFUSALS[server]
-    assert room_of_refusal(refusal["status"], refusal["text"]) == Room(*refusal["room"])
+    assert room_of_refusal(refusal["status"], refusal["text"]) == ContextRoom(*refusal["room"])
 
 
 OTHER = [

@@ -11,7 +11,7 @@ from chat_server import completion, serving
 from docs.pages import blocks
 from program import run
 
-from r3l.cli.evaluations import EvaluationRequest, planned
+from r3l.cli.evaluations import EvaluationRequest, plan_evaluation
 from r3l.files.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_workers")
@@ -138,6 +138,6 @@ def test_a_model_that_a_later_line_is_too_long_for_plays_none(monkeypatch, capsy
 def test_how_a_machine_computes_is_set_but_stands_in_no_name():
     settings = ["threads=2", "workers=0", "evaluation.temperature=0"]
     asked = EvaluationRequest(env="math", model="math-1.5m", n=4, set=settings)
-    run = planned(asked).run
+    run = plan_evaluation(asked).run
     assert (run.threads, run.workers) == (2, 0)
     assert run.method == "zero_shot@evaluation.tasks=4,evaluation.temperature=0"
