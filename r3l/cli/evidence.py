@@ -50,9 +50,8 @@ def feedback_rows_of(results: list[Path] | None, env: str | None, method: str | 
     None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: all of the
     table. Raises ConfigError for a method that trains nothing, DataError if none of them has run.
     """
-    from r3l.config import variant
+    from r3l.config import load_method, variant
     from r3l.config.files import find_class
-    from r3l.config.method import load_method
     from r3l.report.feedback_per_token import ENVS, feedback_rows
     from r3l.report.frame import with_further
 

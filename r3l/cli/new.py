@@ -55,7 +55,8 @@ def _write(
     parent: str | None = None,
 ) -> None:
     """Write the example of ``kind``, or method ``parent``, under ``name``; print commands that try it."""
-    from r3l.config.files import OWN, own_folders
+    from r3l.config import own_folders
+    from r3l.config.files import OWN
     from r3l.config.template import EXAMPLE, write_template
 
     files = write_template(kind, name, folder, parent)

@@ -82,9 +82,8 @@ def default_tier(env: str, model: str | None, served: bool) -> str:
 
     It is nano where the environment has no tier smol. Raises ConfigError for an unknown environment.
     """
-    from r3l.config.environment import EnvConfig
-    from r3l.config.files import load
-    from r3l.config.model import HUB_ID, find_model
+    from r3l.config import EnvConfig, find_model, load
+    from r3l.config.model import HUB_ID
     from r3l.config.protocol import is_question_set
 
     if is_question_set(env):

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from r3l.config import variant
-from r3l.config.method import RATE, Variant
+from r3l.config import Variant, variant
+from r3l.config.method import RATE
 from r3l.report.budget import KINDS, NOT_RECORDED
 from r3l.report.claim_learning import RATE_OF, base_checkpoint_success
 from r3l.report.frame import TOKENS, Bench, all_tasks, by_bench, common_seeds

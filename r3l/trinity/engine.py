@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from r3l.config import Run, gpu_cluster
-from r3l.config.fingerprint_inputs import model_identity
+from r3l.config import Run, gpu_cluster, model_identity
 from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import rewrite_jsonl
