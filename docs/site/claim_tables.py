@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from docs.site.pipe_table import Rows, pipe_table
 from r3l.files.paths import STORED
 from r3l.report import claim_verdicts, claims, claims_table, probes
-from r3l.report.claim_verdicts import ClaimVerdict
+from r3l.report.claim_rows import ClaimVerdict
 from r3l.report.frame import Bench
 from r3l.report.registered import Registered
 from r3l.stats.comparison import Verdict

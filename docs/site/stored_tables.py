@@ -19,7 +19,7 @@ from docs.site.score_tables import arms, core, summary
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, probes
-from r3l.report.claim_verdicts import ClaimVerdict
+from r3l.report.claim_rows import ClaimVerdict
 from r3l.report.frame import with_further
 from r3l.report.reading import read_runs
 from r3l.report.registered import Registered, load_registered, of_base_checkpoints

@@ -11,7 +11,7 @@ from r3l.core.errors import ConfigError, DataError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-    from r3l.report.claim_verdicts import ClaimVerdict
+    from r3l.report.claim_rows import ClaimVerdict
     from r3l.report.claims import Claims
     from r3l.report.feedback_per_token import FeedbackRow
     from r3l.report.teachers import TeacherRow

@@ -20,7 +20,8 @@ The other files:
   update)
 - differences: ``compare`` (a method against others), ``power`` (seeds that a difference takes),
   ``registered``
-- claims: ``claims`` and ``claim_learning`` (their tests), ``claim_verdicts``, ``claims_table``
+- claims: ``claims`` and ``claim_learning`` (their tests), ``claim_verdicts`` (makes and judges
+  ``claim_rows``), ``claims_table``
 - probes: ``probes`` (side by side), ``probe_map`` (against what training gained), ``map_rule`` (what they
   predict), ``map_table``
 - one evaluation: ``protocol_scores``, ``reproduction`` (against the stored run); learning rates: ``tuning``

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from r3l.report.claim_verdicts import NOT_TESTED, ClaimVerdict
+from r3l.report.claim_rows import NOT_TESTED, ClaimVerdict
 from r3l.report.claims import Claim, Claims, Family
 from r3l.report.frame import ALL
 from r3l.report.labels import env_label

@@ -8,7 +8,8 @@ from report.runs import write_run
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import BenchRuns
-from r3l.report.claim_verdicts import ClaimVerdict, claim_verdicts
+from r3l.report.claim_rows import ClaimVerdict
+from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
 from r3l.report.reading import read_runs

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.core.errors import DataError
-from r3l.report.claim_verdicts import ClaimVerdict
+from r3l.report.claim_rows import ClaimVerdict
 from r3l.report.claims import Claims, Family
 from r3l.report.claims_table import sentence
 from r3l.report.figures import style
