@@ -70,11 +70,12 @@ class Effect:
     """An estimated difference between two methods, over seeds or over tasks, and all that its test needs.
 
     ``error``: standard error of ``mean``; NaN for one seed and for two that differ alike, which have no test.
-    Over seeds, ``values_S`` has one difference per seed, ``deviation`` is their standard deviation and ``freedom`` their number minus 1.
-    ``deviation`` is None for one seed and for equal differences: neither tells how much other seeds would
-    vary. Over tasks, ``freedom`` is infinite: a bootstrap interval is read as a normal one.
-    ``probability_of_improvement``: P(a seed of the first method scores above one of the second), None if
-    unknown. ``recorded_p_value``: p-value of an earlier test, which replaces the one from mean and error.
+    Over seeds, ``values_S`` has one difference per seed, ``deviation`` is their standard deviation and
+    ``freedom`` their number minus 1. ``deviation`` is None for one seed and for equal differences: neither
+    tells how much other seeds would vary. Over tasks, ``freedom`` is infinite: a bootstrap interval is read as
+    a normal one. ``probability_of_improvement``: P(a seed of the first method scores above one of the second),
+    None if unknown. ``recorded_p_value``: p-value of an earlier test, which replaces the one from mean and
+    error.
     """
 
     mean: float

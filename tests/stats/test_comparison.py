@@ -131,10 +131,10 @@ def test_two_seeds_that_differ_alike_by_chance_have_no_test():
     """
     tied = Effect.of_seeds([0.005, 0.005])
     assert (tied.p_value, tied.deviation, tied.seeds) == (None, None, 2)
-    (judged,) = compare([tied], margin=0.02)
+    (judged,) = compare_effects([tied], margin=0.02)
     assert judged.verdict == "incomplete"
     draws = np.random.default_rng(0).binomial(200, 0.5, (500, 10, 2, 2)) / 200
     found = 0
     for family in draws[:, :, 0] - draws[:, :, 1]:
-        found += any(one.significant for one in compare([Effect.of_seeds(seeds) for seeds in family]))
+        found += any(one.significant for one in compare_effects([Effect.of_seeds(seeds) for seeds in family]))
     assert found / 500 < 0.05 + 3 * (0.05 * 0.95 / 500) ** 0.5

@@ -160,7 +160,8 @@ class TeacherGaps:
         weights = 0.0
         for cell in self.cells.values():
             if len(cell) == 2:
-                (won, won_tokens), (lost, lost_tokens) = cell[True], cell[False]
+                won, won_tokens = cell[True]
+                lost, lost_tokens = cell[False]
                 weight = won_tokens * lost_tokens / (won_tokens + lost_tokens)
                 leads += weight * (won / won_tokens - lost / lost_tokens)
                 weights += weight
