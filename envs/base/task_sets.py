@@ -107,7 +107,7 @@ class DrawnTaskSets(TaskSets):
 
     def committed_hash(self, task_set: str) -> str:
         """The sha256 of the tasks as drawn by the current code. Raises ConfigError as :meth:`tasks` does."""
-        return sha256_of(self.tasks(task_set))
+        return tasks_sha256(self.tasks(task_set))
 
     def build(self, name: str) -> Path:
         """Raises ConfigError: such task sets have no committed file."""
@@ -150,7 +150,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     def sha256(self, tasks: Iterable[Task]) -> str:
         """Hex sha256 of ``tasks``, to be compared with the hash in the committed file."""
-        return sha256_of(tasks)
+        return tasks_sha256(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
         """Further entries of the committed file of a task set, next to its splits."""
@@ -267,7 +267,7 @@ def split_hash(env: str, name: str, split: str) -> str:
         raise DataError(f"{path} is damaged: no sha256 of split {split!r}. {repair}") from error
 
 
-def sha256_of(tasks: Iterable[Task]) -> str:
+def tasks_sha256(tasks: Iterable[Task]) -> str:
     """Hex sha256 of the ids, groups and payloads of tasks; their order does not matter."""
     lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in tasks)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

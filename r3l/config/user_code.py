@@ -11,7 +11,7 @@ from typing import Any
 from r3l.config.environment import EnvConfig
 from r3l.config.files import load, own_folders
 from r3l.config.method import MethodConfig
-from r3l.files.digests import digest_of
+from r3l.files.digests import file_sha256
 
 UserCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
 Files = dict[str, Path]
@@ -36,7 +36,7 @@ def user_code(env: str, method: str | None = None) -> UserCode:
     digests = {}
     for kind, files in found.items():
         if files:
-            digests[kind] = {name: digest_of(files[name]) for name in sorted(files)}
+            digests[kind] = {name: file_sha256(files[name]) for name in sorted(files)}
     return digests
 
 

@@ -23,7 +23,7 @@ from r3l.evaluation.episodes import Evaluation, PlayedEpisodes, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.served_model import ServedModel, open_served_session
 from r3l.evaluation.verification import EPISODES, verify, verify_further
-from r3l.files.digests import SUMS, sha256_of
+from r3l.files.digests import SUMS, digest_with_names
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import STATE, find
@@ -58,7 +58,7 @@ def checkpoint_of(run_dir: Path) -> str | None:
             )
         return find(base_checkpoint_of(run))
     checkpoint = run_dir / result["checkpoint"]
-    if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
+    if not checkpoint.is_dir() or digest_with_names(checkpoint) != result["checkpoint_sha256"]:
         raise CheckpointError(
             f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was "
             "damaged, changed or deleted. Give the r3l train command of this run again: it resumes from "

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 import r3l
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.digests import digest_of
+from r3l.files.digests import file_sha256
 from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
@@ -112,7 +112,7 @@ def fetch(source: str | None = None) -> Path:
                 sha256 = release["sha256"]
             archive = _downloaded(source, fresh)
             if sha256:
-                found = digest_of(archive)
+                found = file_sha256(archive)
                 if found != sha256:
                     raise DataError(
                         f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was "

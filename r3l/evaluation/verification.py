@@ -25,7 +25,7 @@ from r3l.core.task import Task
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
 from r3l.evaluation.protocols import select_tasks
-from r3l.files.digests import SUMS, altered, recorded_digests, sha256_of, write_digests
+from r3l.files.digests import SUMS, altered, digest_with_names, recorded_digests, write_digests
 from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
@@ -201,7 +201,7 @@ def _verify_checkpoints(run_dir: Path) -> None:
     result = read_json(run_dir / RESULT, Result)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
         digest = result["checkpoint_sha256"]
-        own = sha256_of(run_dir / result["checkpoint"])
+        own = digest_with_names(run_dir / result["checkpoint"])
         _check_equal(run_dir / RESULT, "checkpoint_sha256", digest, own, f"{result['checkpoint']} has")
 
 

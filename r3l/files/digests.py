@@ -34,7 +34,7 @@ def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
     """
     if names is None:
         names = [path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS]
-    lines = [f"{digest_of(folder / name)}  {name}\n" for name in sorted(names)]
+    lines = [f"{file_sha256(folder / name)}  {name}\n" for name in sorted(names)]
     write_text_atomic(folder / SUMS, "".join(lines))
 
 
@@ -59,7 +59,7 @@ def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
     wrong = set(expected) - set(recorded)
     for name, digest in recorded.items():
         try:
-            same = digest_of(folder / name) == digest
+            same = file_sha256(folder / name) == digest
         except OSError:  # missing, or not a file
             same = False
         if not same:
@@ -67,7 +67,7 @@ def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
     return sorted(wrong)
 
 
-def digest_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -99,7 +99,7 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
         if not small and cached.is_file() and (known := read_json(cached, CachedDigest))["files"] == key:
             return known["sha256"]
 
-    lines = "".join(f"{digest_of(Path(path))}  {name}\n" for name, path, _, _ in files)
+    lines = "".join(f"{file_sha256(Path(path))}  {name}\n" for name, path, _, _ in files)
     digest = hashlib.sha256(lines.encode()).hexdigest()
     if not small:
         with suppress(OSError):  # without a cache it only takes longer
@@ -109,10 +109,11 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
     return digest
 
 
-def sha256_of(path: Path) -> str:
+def digest_with_names(path: Path) -> str:
     """The sha256, in hex, over name and content of a file, or of each file directly in a folder.
 
-    A folder's files are taken in name order, without SHA256SUMS. Raises OSError if ``path`` is missing.
+    Since names count, it is not what ``sha256sum`` prints; that is :func:`file_sha256`. A folder's files are
+    taken in name order, without SHA256SUMS. Raises OSError if ``path`` is missing.
     """
     digest = hashlib.sha256()
     files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.is_file() and p.name != SUMS)

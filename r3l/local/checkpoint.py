@@ -22,7 +22,7 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, find_model, locate, names, trains
 from r3l.core.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
-from r3l.files.digests import SUMS, altered, sha256_of, write_digests
+from r3l.files.digests import SUMS, altered, digest_with_names, write_digests
 from r3l.files.json_files import Number, read_json
 from r3l.files.paths import STORED_MODELS
 from r3l.files.writing import check_room, replacing, write_json_atomic
@@ -148,7 +148,7 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
         recorded = read_json(manifest, ModelManifest)["weights_sha256"]
         if not (folder / weights.WEIGHTS).is_file():
             wrong.append(f"{weights.WEIGHTS} is missing, and {manifest.name} has its digest")
-        elif sha256_of(folder / weights.WEIGHTS) != recorded:
+        elif digest_with_names(folder / weights.WEIGHTS) != recorded:
             wrong.append(f"{weights.WEIGHTS} has another digest than in {manifest.name}")
     if wrong:
         raise CheckpointError(

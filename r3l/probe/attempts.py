@@ -163,7 +163,7 @@ _ATTEMPTS = TypeAdapter(list[Attempt])
 def attempts_in(line: BatchLine, where: str) -> list[Attempt]:
     """The attempts of a line of the file. Raises DataError naming the line if it was changed or damaged."""
     try:
-        if line.get("sha256", digest_of(line["attempts"])) != digest_of(line["attempts"]):
+        if line.get("sha256", attempts_sha256(line["attempts"])) != attempts_sha256(line["attempts"]):
             raise ValueError("their digest is another")
         return _ATTEMPTS.validate_python(line["attempts"])
     except ValueError as error:
@@ -174,6 +174,6 @@ def attempts_in(line: BatchLine, where: str) -> list[Attempt]:
         ) from error
 
 
-def digest_of(attempts: list[dict[str, Any]]) -> str:
+def attempts_sha256(attempts: list[dict[str, Any]]) -> str:
     """Hex sha256 of the attempts of a BatchLine, as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(attempts, sort_keys=True).encode()).hexdigest()

@@ -40,7 +40,7 @@ from r3l.probe.attempts import (
     ProbeAttempts,
     RetryOutcome,
     attempts_in,
-    digest_of,
+    attempts_sha256,
 )
 from r3l.probe.teachers import read_by_teachers, taught_copies
 from r3l.processes.progress import Advance, progress
@@ -105,7 +105,7 @@ def play_probe(
                 now = _play_batch(session, settings, tasks, batch, seconds, advance)
                 of_batches[k] = now
                 content = [asdict(one) for one in now]
-                line = BatchLine(probed=dict(probed), attempts=content, sha256=digest_of(content))
+                line = BatchLine(probed=dict(probed), attempts=content, sha256=attempts_sha256(content))
                 append_jsonl(path, line)
     all_attempts: list[Attempt] = []
     for of_batch in of_batches:

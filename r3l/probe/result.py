@@ -29,7 +29,7 @@ from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
 from r3l.evaluation.stored_runs import ATTEMPTS
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.digests import digest_of, sha256_of
+from r3l.files.digests import digest_with_names, file_sha256
 from r3l.files.locks import locked
 from r3l.files.paths import CONFIGS
 from r3l.files.writing import writable, write_json_atomic
@@ -159,7 +159,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
         remove_unfinished(out.parent, name=out.name)
         probe = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, probe, session)
-        content["attempts_sha256"] = digest_of(attempts_file(out))
+        content["attempts_sha256"] = file_sha256(attempts_file(out))
         write_json_atomic(out, content)
     return content
 
@@ -220,7 +220,7 @@ def content_of(
         "tier": run.tier,
         "model": {
             "name": start.name,
-            "weights_sha256": sha256_of(weights) if weights.is_file() and model is not None else None,
+            "weights_sha256": digest_with_names(weights) if weights.is_file() and model is not None else None,
             "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         },
         **({"agent": conditions | {"answered_by": answered_by}} if conditions else {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from r3l.core.errors import ConfigError
-from r3l.files.digests import digest_of
+from r3l.files.digests import file_sha256
 from r3l.files.paths import ROOT, is_checkout
 
 PREREGISTRATION = ROOT / "docs" / "preregistration.md"
@@ -47,4 +47,4 @@ def check_clean(purpose: str) -> None:
 
 def preregistration_sha256() -> str | None:
     """The sha256 of docs/preregistration.md as it is now; None if it is missing."""
-    return digest_of(PREREGISTRATION) if PREREGISTRATION.is_file() else None
+    return file_sha256(PREREGISTRATION) if PREREGISTRATION.is_file() else None

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from r3l.config import Run
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import DataError
-from r3l.files.digests import sha256_of
+from r3l.files.digests import digest_with_names
 from r3l.files.json_files import Number, read_json
 from r3l.runs.run_dir import RESULT
 from r3l.runs.step_metrics import read_metrics
@@ -76,7 +76,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),
         "checkpoint": f"checkpoints/{checkpoint.name}" if checkpoint else None,
-        "checkpoint_sha256": sha256_of(checkpoint) if checkpoint else weights,
+        "checkpoint_sha256": digest_with_names(checkpoint) if checkpoint else weights,
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),
     }
@@ -97,7 +97,11 @@ def finished_result(run: Run, run_dir: Path) -> Result | None:
     if content["checkpoint"] is None:
         return content if content["checkpoint_sha256"] == base_weights(run.inputs()) else None
     checkpoint = run_dir / content["checkpoint"]
-    return content if checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
+    return (
+        content
+        if checkpoint.is_dir() and digest_with_names(checkpoint) == content["checkpoint_sha256"]
+        else None
+    )
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]], schema: int = SCHEMA) -> dict[str, float]:

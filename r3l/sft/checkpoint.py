@@ -21,7 +21,7 @@ from r3l.config import locate, model_digest
 from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.core.errors import CheckpointError, DataError
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.digests import altered, sha256_of, write_digests
+from r3l.files.digests import altered, digest_with_names, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.writing import replacing, write_json_atomic
 from r3l.local.checkpoint import last_good, load_model, name_of
@@ -263,7 +263,7 @@ def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) 
         manifest["command"] = f"r3l sft {config.name}"
         saved = [p for name, p in model.network.named_parameters() if ".lora_" not in name]  # merged
         manifest["parameters"] = sum(p.numel() for p in saved)
-        manifest["weights_sha256"] = sha256_of(folder / WEIGHTS)
+        manifest["weights_sha256"] = digest_with_names(folder / WEIGHTS)
         manifest["versions"] = versions()
         manifest["hardware"] = hardware()
         manifest["commit"] = commit()

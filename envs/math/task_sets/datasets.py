@@ -116,7 +116,7 @@ def load(name: str, source: Path | None = None) -> list[MathProblem]:
             f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l data build "
             f"{CLEANED[name]} --env math; it reads the published files and writes their hash there"
         )
-    digest = sha256_of(problems)
+    digest = problems_sha256(problems)
     expected = frozen()[name]
     if (len(problems), digest) != (expected["rows"], expected["sha256"]):
         raise DataError(
@@ -128,7 +128,7 @@ def load(name: str, source: Path | None = None) -> list[MathProblem]:
     return problems
 
 
-def sha256_of(problems: Sequence[MathProblem]) -> str:
+def problems_sha256(problems: Sequence[MathProblem]) -> str:
     """Hex sha256 of the problems as JSON lines; their order matters."""
     lines = (json.dumps(asdict(problem), sort_keys=True) + "\n" for problem in problems)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -184,7 +184,7 @@ def freeze_all(folder: Path) -> None:
 
 
 def _frozen(problems: list[datasets.MathProblem]) -> dict[str, Any]:
-    return {"rows": len(problems), "sha256": datasets.sha256_of(problems)}
+    return {"rows": len(problems), "sha256": datasets.problems_sha256(problems)}
 
 
 def _write(content: dict[str, dict[str, Any]]) -> None:

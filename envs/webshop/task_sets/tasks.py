@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from r3l.envs.base.task_sets import DefinedTaskSets, definition_path, in_id_order, sha256_of
+from r3l.envs.base.task_sets import DefinedTaskSets, definition_path, in_id_order, tasks_sha256
 from r3l.envs.webshop.engine.build import VARIABLE, WebShopDefinition, definition, original, synthetic
 from r3l.envs.webshop.engine.catalogue import Catalogue, Meta
 from r3l.envs.webshop.engine.goals import Goal
@@ -64,7 +64,7 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
             return super().committed_hash(task_set)
         if named_folder(VARIABLE) is None:
             return "unbuilt"
-        return sha256_of(self.regenerate(name, split))
+        return tasks_sha256(self.regenerate(name, split))
 
     def regenerate(self, name: str, split: str) -> list[Task]:
         if name in ORIGINAL_SPLITS:

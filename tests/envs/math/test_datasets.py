@@ -126,7 +126,7 @@ def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     rows = [{"id": 0, "question": "How far?", "answer": 27.0, "url": ""}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), snapshot / "test-00000-of-00001.parquet")
     monkeypatch.setattr(
-        datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}}
+        datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.problems_sha256([wanted])}}
     )
     wanted = datasets.record("amc23", "0", "How far?", "27")
     assert load("amc23") == [wanted]

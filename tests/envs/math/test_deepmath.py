@@ -46,7 +46,9 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(json.dumps(content) + "\n")
     sets = {name.partition("_")[0]: name for name in TEST_ROWS}
     small = {name: datasets.read_set(name, tmp_path) for name in sets}
-    ours = {name: {"rows": 1, "sha256": datasets.sha256_of(problems)} for name, problems in small.items()}
+    ours = {
+        name: {"rows": 1, "sha256": datasets.problems_sha256(problems)} for name, problems in small.items()
+    }
     copy = tmp_path / "sets.json"
     copy.write_text(json.dumps(frozen | ours))
     monkeypatch.setattr(datasets, "FROZEN", copy)

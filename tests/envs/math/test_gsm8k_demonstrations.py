@@ -115,7 +115,7 @@ def test_shares_of_the_training_set_are_disjoint_and_taught_problems_are_of_one(
     with pytest.raises(DataError, match="not the frozen one"):
         math.tasks("gsm8k_train/rl")
     read = datasets.read_set("gsm8k_train", None)
-    frozen = {"gsm8k_train": {"rows": len(read), "sha256": datasets.sha256_of(read)}}
+    frozen = {"gsm8k_train": {"rows": len(read), "sha256": datasets.problems_sha256(read)}}
     monkeypatch.setattr(datasets, "frozen", lambda: frozen)
     gsm8k_demonstrations.tasks.cache_clear()
     ids = {share: {task.id for task in math.tasks(f"gsm8k_train/{share}")} for share in datasets.SHARES}

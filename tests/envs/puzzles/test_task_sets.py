@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from r3l.envs.base.task_sets import committed, sha256_of
+from r3l.envs.base.task_sets import committed, tasks_sha256
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.engine.answer_engine import PUZZLES
 from r3l.envs.puzzles.task_sets import tasks as module
@@ -43,7 +43,7 @@ def test_nano_panels_are_committed_grouped_and_apart(name):
     for split, tasks in splits.items():
         assert Counter(task.group for task in tasks) == dict(zip(groups["of"], groups[split], strict=True))
         assert [task.id for task in tasks] == sorted(task.id for task in tasks) == listed(name, split)
-        assert sha256_of(tasks) == Puzzles().task_set_hash(f"{name}/{split}")
+        assert tasks_sha256(tasks) == Puzzles().task_set_hash(f"{name}/{split}")
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
     keys = [kind.key(task.payload["data"]) for tasks in splits.values() for task in tasks]
     assert len(set(keys)) == len(keys) == 928
