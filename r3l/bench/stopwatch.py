@@ -37,7 +37,7 @@ PHASES: Mapping[str, Sequence[TimedFunction]] = {
     "sampling": [(decoding.Decoder, "_sample")],
     "caches": [(packed_decoding.RowCache, name) for name in CACHE_METHODS],
     "dialogs": [(TokenDialog, "_advance"), (TokenDialog, "_accept")],
-    "batching": [(trainer, "collate"), (prefix_tree.PrefixTree, "__init__"), (trainer, "packed_by_prefix")],
+    "batching": [(trainer, "collate"), (prefix_tree.PrefixTree, "__init__"), (trainer, "batches_by_prefix")],
     "backward": [(torch.autograd, "backward")],
     "optimiser": [(trainer.Trainer, "optimizer_step")],
 }

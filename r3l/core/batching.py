@@ -199,7 +199,7 @@ def microbatches(rows: Sequence[R], budget: int) -> list[list[R]]:
 
     Padding counts. A row that is longer than ``budget`` is a micro-batch by itself.
     """
-    return [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
+    return [[rows[k] for k in part] for part in batches_by_length([len(row.ids) for row in rows], budget)]
 
 
 def weighted_as_released(rows: Sequence[R], budget: int) -> list[R]:
@@ -249,8 +249,8 @@ def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
     return [sorted(k for k, _ in items) for candidate in candidates for _, _, items in candidate]
 
 
-def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Pack rows of these ``lengths`` (in tokens) into batches; returns the indices of each batch's rows.
+def batches_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Divide rows of these ``lengths`` (in tokens) into padded batches: the indices of each batch's rows.
 
     The shortest rows come first. Number of rows x longest row is at most ``budget`` in each batch; a row that
     is longer than ``budget`` is a batch by itself.
@@ -265,8 +265,8 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return parts
 
 
-def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
-    """Pack rows (token ids) into micro-batches in which common prefixes are computed once (a prefix tree).
+def batches_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
+    """Divide rows (token ids) into micro-batches that compute common prefixes once (a prefix tree).
 
     Returns the indices of each micro-batch's rows, sorted so that rows with a common prefix are neighbours. A
     micro-batch has at most ``budget`` tokens, where a prefix shared with the row before counts once; a row

@@ -19,7 +19,7 @@ import torch
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, build_method
-from r3l.core.batching import packed
+from r3l.core.batching import batches_by_length
 from r3l.core.policy import Sampling
 from r3l.local import checkpoint
 from r3l.local.model import lora
@@ -130,7 +130,7 @@ class Learner:
         weighing = [k for k, d in enumerate(data) if d.weights.any()]
         self.trainer.model.train()
         lengths = [len(data[k].ids) for k in weighing]
-        for part in packed(lengths, self.run.train.tokens_per_microbatch):
+        for part in batches_by_length(lengths, self.run.train.tokens_per_microbatch):
             indices = [weighing[k] for k in part]
             width = max(len(data[k].ids) for k in indices)
             ids_B_T = torch.zeros(len(indices), width, dtype=torch.int64)

@@ -13,9 +13,9 @@ from r3l.core import losses
 from r3l.core.batching import (
     TrajectoryRow,
     balanced,
+    batches_by_length,
     collate,
     microbatches,
-    packed,
     rows_of,
     weighted_as_released,
 )
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 def test_batches_are_cut_by_padded_tokens():
     """2 x 2 <= 4; with the 3 it would be 3 x 3; the 5 is alone."""
-    assert packed([3, 1, 2, 5], 4) == [[1, 2], [0], [3]]
+    assert batches_by_length([3, 1, 2, 5], 4) == [[1, 2], [0], [3]]
 
 
 def groups():

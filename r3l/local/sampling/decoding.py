@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.core.batching import packed
+from r3l.core.batching import batches_by_length
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local.model.forward import (
@@ -85,7 +85,7 @@ class RequestQueue:
 
         The requests that stay in the queue are sorted by length. Raises ValueError if the queue is empty.
         """
-        first, *rest = packed([request.columns() for request in self._requests], self._budget)
+        first, *rest = batches_by_length([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
         self._requests = [self._requests[k] for part in rest for k in part]
         return taken

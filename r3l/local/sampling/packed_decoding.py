@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from r3l.core.batching import packed
+from r3l.core.batching import batches_by_length
 from r3l.local.model import forward
 from r3l.local.model.forward import DialogCache, cache_shape, vocabulary_logits
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, tokens_in
@@ -340,7 +340,7 @@ class PackedDecoder(Decoder):
         rows = list(new)
         after: dict[int, torch.Tensor] = {}
         most = ACTIVATIONS // self.model.config.intermediate_size
-        for part in packed([len(tokens) for tokens in new.values()], most):
+        for part in batches_by_length([len(tokens) for tokens in new.values()], most):
             together = [rows[k] for k in sorted(part)]
             tokens = [new[row] for row in together]
             logits = self._logits(self.appended(self.row_cache, together, tokens))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.checkpoint import checkpoint
 
 from r3l.config.gpu_memory import CHUNK, LOGITS
-from r3l.core.batching import collate, packed_by_prefix, rows_to_score
+from r3l.core.batching import batches_by_prefix, collate, rows_to_score
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
 from r3l.local.model import forward
@@ -97,16 +97,16 @@ def trajectory_logprobs(
     tokens of one pass (a longer row is a pass by itself). ``wanted``: the forward pass; transformers' if the
     packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
     """
-    packed = forward.pass_of(model, wanted) == "packed"
+    is_packed_pass = forward.pass_of(model, wanted) == "packed"
     rows = rows_to_score(trajectories, samples)
 
     # Rows that begin alike are scored as neighbours; results go back to the rows' own order.
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
     model.eval()
-    for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):
+    for part in batches_by_prefix([row.ids for row in rows], tokens_per_microbatch):
         batch = collate([rows[k] for k in part], model.device)
         with torch.no_grad():
-            if packed:
+            if is_packed_pass:
                 scored_B_T = tree_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature, tree_class)
             else:
                 scored_B_T = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature)

@@ -18,9 +18,9 @@ from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import (
     Row,
+    batches_by_prefix,
     collate,
     microbatches,
-    packed_by_prefix,
     rows_to_score,
     trainable_rows,
     weighted_as_released,
@@ -341,7 +341,7 @@ class Trainer:
         # a common beginning once, so rows that begin alike do.
         if self.forward == "transformers":
             return microbatches(rows, budget)
-        parts = packed_by_prefix([row.ids for row in rows], budget)
+        parts = batches_by_prefix([row.ids for row in rows], budget)
         return [[rows[k] for k in part] for part in parts]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
 
 from r3l.config.gpu_memory import LOGITS
-from r3l.core.batching import packed_by_prefix
+from r3l.core.batching import batches_by_prefix
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.local.kernels.cpu_kernel_decoder import KernelTree
@@ -149,9 +149,9 @@ def test_a_tree_by_hand():
 def test_parts_count_what_is_shared_once():
     """1235 adds one token to 123, 124 one more: 5 in all; 7 would be the sixth."""
     rows = [np.array(row) for row in ([1, 2, 4], [7], [1, 2, 3, 5], [1, 2, 3])]
-    assert packed_by_prefix(rows, 6) == [[3, 2, 0, 1]]
-    assert packed_by_prefix(rows, 5) == [[3, 2, 0], [1]]
-    assert packed_by_prefix(rows, 2) == [[3], [2], [0], [1]]  # a longer row stands alone
+    assert batches_by_prefix(rows, 6) == [[3, 2, 0, 1]]
+    assert batches_by_prefix(rows, 5) == [[3, 2, 0], [1]]
+    assert batches_by_prefix(rows, 2) == [[3], [2], [0], [1]]  # a longer row stands alone
 
 
 def test_other_architectures_keep_their_own_forward_pass(nano):
