@@ -108,7 +108,7 @@ def local_engine(
         run.train,
         temperature=run.sampling.temperature,
         master_weights=master_weights,
-        forward="transformers",
+        forward_pass="transformers",
     )
     timed = timed_updates(lambda: trainer.step(batch), device)
     return {"rows": batch, **timed}

@@ -54,7 +54,7 @@ def bench_step(run: Run, repeats: int) -> Report:
         )
     with (
         reserved_gpu(run.device),
-        open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
+        open_session(run, base_checkpoint_of(run), trains=True, forward_pass="transformers") as session,
     ):
         tasks = session.package.tasks(run.env_settings.train_task_set)
 

@@ -58,7 +58,7 @@ def bench_train(
     stopped: Preempted | KeyboardInterrupt | None = None
     with (
         reserved_gpu(run.device),
-        open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
+        open_session(run, base_checkpoint_of(run), trains=True, forward_pass="transformers") as session,
         stop_at_once(),
     ):
         # The prompts: each task's opening messages, once per member of its group.

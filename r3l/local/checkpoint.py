@@ -129,13 +129,13 @@ def _check_hub(model: str) -> None:
         ) from error
 
 
-def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
+def load_model(model: str, device: torch.device, forward_pass: Pass = "transformers") -> tuple[Any, Any]:
     """Load a model in float32 and its tokenizer: (model, tokenizer).
 
-    ``model``: a stored or configured name, a folder, or a hub id. ``forward``: the forward pass that it is
-    for: with ``packed`` it is our CausalLM (r3l.local.model.weights) if that has the architecture, else, and
-    with ``transformers``, transformers' class. Raises CheckpointError if it cannot be loaded, or if its files
-    differ from the digests stored with them; DataError if its sft.json or source.json cannot be read.
+    ``model``: a stored or configured name, a folder, or a hub id. ``forward_pass``: the forward pass that it
+    is for: with ``packed`` it is our CausalLM (r3l.local.model.weights) if that has the architecture, else,
+    and with ``transformers``, transformers' class. Raises CheckpointError if it cannot be loaded, or if its
+    files differ from the digests stored with them; DataError if its sft.json or source.json cannot be read.
     """
     location = find(model)
 
@@ -159,7 +159,7 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
 
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
-        network: Any = weights.load(Path(location)) if forward != "transformers" else None
+        network: Any = weights.load(Path(location)) if forward_pass != "transformers" else None
         if network is None:
             from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
 

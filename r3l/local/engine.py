@@ -29,7 +29,7 @@ from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
-from r3l.local.session import LocalSession, check_installed, open_session, pass_wanted
+from r3l.local.session import LocalSession, check_installed, forward_pass_of_run, open_session
 from r3l.local.training.trainer import Trainer
 from r3l.runs import step_metrics, steps, trajectory_log
 from r3l.runs.loggers import Log
@@ -367,7 +367,7 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
         elif locate(base) == str(session.model.name_or_path):
             reference = copy.deepcopy(session.model).eval()
         else:
-            reference = checkpoint.load_model(base, session.model.device, pass_wanted(run))[0].eval()
+            reference = checkpoint.load_model(base, session.model.device, forward_pass_of_run(run))[0].eval()
             cast_parameters(reference, session.model.dtype)
     return Trainer(
         session.model,
@@ -377,7 +377,7 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
         run.sampling.temperature,
         sampler=session.policy.model,
         master_weights=session.master_weights,
-        forward=pass_wanted(run),
+        forward_pass=forward_pass_of_run(run),
         teacher=method.teacher,
         teacher_rate=method.teacher_rate,
     )

@@ -67,7 +67,7 @@ class LocalSession(PlaySession):
             self.run.samples,
             self.run.sampling.temperature,
             self.run.train.tokens_per_microbatch,
-            pass_wanted(self.run),
+            forward_pass_of_run(self.run),
         )
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
@@ -94,7 +94,7 @@ def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
         run.sampling.max_context,
         samples=run.samples,
         tokens_per_batch=run.sampling.tokens_per_batch,
-        forward=pass_wanted(run),
+        forward_pass=forward_pass_of_run(run),
     )
 
 
@@ -103,12 +103,12 @@ def open_session(
     run: Run,
     model: str,
     trains: bool = False,
-    forward: Pass | None = None,
+    forward_pass: Pass | None = None,
 ) -> Iterator[LocalSession]:
     """Load ``model`` (name, folder or hub id) and start the environment workers of ``run``; a session.
 
     At the end of the block sampler and workers are closed. ``trains``: make master weights, and a separate
-    sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for,
+    sampler if its weights may be older. ``forward_pass``: the forward pass that the model is loaded for,
     ``packed`` or ``transformers``; None: as ``run`` needs. Sets options of torch for the complete process.
     Raises ConfigError if packages, a GPU or the judge's address are missing or if r3l cannot compute the
     model's architecture, CheckpointError if the model cannot be loaded, EngineError if vLLM cannot start.
@@ -128,14 +128,15 @@ def open_session(
         torch.backends.cuda.enable_cudnn_sdp(False)  # an H100 took 65 ms a token with it, 15 without
 
         # vLLM needs more of a model than our forward pass does, so it gets transformers' own.
-        loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)
-        network, tokenizer = load_network(run, model, forward or loaded_for)
-        if pass_of(network, pass_wanted(run)) == "transformers":
+        if forward_pass is None:
+            forward_pass = "transformers" if run.compute == "vllm" else forward_pass_of_run(run)
+        network, tokenizer = load_network(run, model, forward_pass)
+        if pass_of(network, forward_pass_of_run(run)) == "transformers":
             check_architecture(network)
 
         # After loading: weights at another place in memory could change sums in the last digit.
         keep_freed_memory()
-        use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
+        use_onednn(forward_pass_of_run(run) == "packed" and device.type == "cpu")
 
         # Cast frozen weights before the move, so that a GPU never holds them in float32, and trained ones
         # after their float32 master weights have been copied.
@@ -161,18 +162,18 @@ def open_session(
             )
 
 
-def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
+def load_network(run: Run, model: str, forward_pass: Pass) -> tuple[Any, Any]:
     """Load ``model`` in float32 on the CPU, with a LoRA adapter if ``run`` trains one: (model, tokenizer).
 
     ``model``: for a run without an adapter any model; else the run's base checkpoint, which gets a new
-    adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward``: the forward
+    adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward_pass``: the
     pass that the model is for, ``packed`` or ``transformers``. Raises CheckpointError if it cannot be loaded,
     ConfigError if peft or a projection for a new adapter is missing, DataError for a damaged manifest.
     """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
-        return load_model(model, CPU, forward)
+        return load_model(model, CPU, forward_pass)
     base = base_checkpoint_of(run)
-    network, tokenizer = load_model(base, CPU, forward)
+    network, tokenizer = load_model(base, CPU, forward_pass)
     lora.add(network, run.lora, run.seed, locate(base))
     if locate(model) != locate(base):
         lora.load(Path(model), network, model_digest(base))
@@ -189,7 +190,7 @@ def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
     if not run.lora.rank:
         yield checkpoint
         return
-    network, tokenizer = load_network(run, str(checkpoint), pass_wanted(run))
+    network, tokenizer = load_network(run, str(checkpoint), forward_pass_of_run(run))
     with TemporaryDirectory() as folder:
         weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
         network.save_pretrained(Path(folder), state_dict=lora.merged(network, weights))
@@ -197,7 +198,7 @@ def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def pass_wanted(run: Run) -> Pass:
+def forward_pass_of_run(run: Run) -> Pass:
     """The forward pass that trains under ``run.compute``: ours (``packed``), or transformers'.
 
     It also samples, unless vLLM does.

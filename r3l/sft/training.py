@@ -173,7 +173,11 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
     settings = config.optimizer_settings(phase)
     trainer = Trainer(
-        model.network, WeightedCrossEntropy(), settings, master_weights=model.master_weights, forward="packed"
+        model.network,
+        WeightedCrossEntropy(),
+        settings,
+        master_weights=model.master_weights,
+        forward_pass="packed",
     )
     if config.optimizer == "muon":
         trainer.optimizer = muon_of(model.master_weights, settings)

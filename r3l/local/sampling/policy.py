@@ -40,7 +40,7 @@ class LocalPolicy:
     ``turn``: the chat template renders it again at every turn (some templates drop earlier thoughts), and
     only tokens from the first difference on are encoded. ``use_cache=False``: no key-value cache is kept
     between turns. ``tokens_per_batch``: most tokens of a batch, padding included (a longer dialog is a batch
-    by itself); None: no limit. ``forward``: the forward pass that decodes; transformers' if the packed one
+    by itself); None: no limit. ``forward_pass``: the pass that decodes; transformers' if the packed one
     cannot compute the model. ``between_tokens`` is called after every token; what it raises ends sampling.
     """
 
@@ -53,7 +53,7 @@ class LocalPolicy:
         samples: Samples = "trajectory",
         use_cache: bool = True,
         tokens_per_batch: int | None = None,
-        forward: Pass = "packed",
+        forward_pass: Pass = "packed",
     ) -> None:
         self.model = model
         self.renderer = ChatRenderer(tokenizer)
@@ -61,7 +61,7 @@ class LocalPolicy:
         self.samples = samples
         self.use_cache = use_cache
         self.tokens_per_batch = tokens_per_batch
-        self.forward = pass_of(model, forward)
+        self.forward_pass = pass_of(model, forward_pass)
         # Decoders of the packed pass: CUDA graphs on a GPU, on a CPU our kernels, else torch's operations.
         self._packed_decoder: type[PackedDecoder] = PackedDecoder
         self._storage = Storage()
@@ -69,7 +69,7 @@ class LocalPolicy:
         if on_gpu:
             self._packed_decoder = GraphDecoder
             self._storage = GraphStorage()
-        elif self.forward == "packed" and has_machine_code(model):
+        elif self.forward_pass == "packed" and has_machine_code(model):
             # Imported here, since numba takes a third of a second.
             from r3l.local.kernels import compilation
             from r3l.local.kernels.cpu_kernel_decoder import KernelDecoder
@@ -143,7 +143,7 @@ class LocalPolicy:
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
                 arguments = (self.model, batch, self.renderer.end_id, self.counts)
                 decoder: Decoder
-                if self.forward == "transformers":
+                if self.forward_pass == "transformers":
                     decoder = ReferenceDecoder(*arguments)
                 else:
                     decoder = self._packed_decoder(self._storage, *arguments)

@@ -87,17 +87,17 @@ def trajectory_logprobs(
     samples: Samples,
     temperature: float,
     tokens_per_microbatch: int,
-    wanted: forward.Pass,
+    forward_pass: forward.Pass,
     tree_class: type[PrefixTree] = PrefixTree,
 ) -> list[NDArray[np.float32]]:
     """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
 
     Computed without gradients, in evaluation mode. ``samples``: whether the model reads a trajectory as one
     row, or each turn as a separate row. ``temperature``: divides logits. ``tokens_per_microbatch``: most
-    tokens of one pass (a longer row is a pass by itself). ``wanted``: the forward pass; transformers' if the
-    packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
+    tokens of one pass (a longer row is a pass by itself). ``forward_pass``: the forward pass; transformers'
+    if the packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
     """
-    is_packed_pass = forward.pass_of(model, wanted) == "packed"
+    is_packed_pass = forward.pass_of(model, forward_pass) == "packed"
     rows = rows_to_score(trajectories, samples)
 
     # Rows that begin alike are scored as neighbours; results go back to the rows' own order.

@@ -55,8 +55,8 @@ class Trainer:
     ``sampler``: the model that samples, if it is a copy whose weights are older. ``teacher``: whose weights
     score teachers' contexts: ``live`` (the sampler's), ``frozen`` (the reference's) or ``average`` (a moving
     average, moved by ``teacher_rate`` at each update). ``master_weights``: needed only if ``model`` computes
-    in another type than float32. ``forward``: the forward pass that computes log-probs; transformers' if the
-    packed one cannot compute this architecture. ``steps_done``: number of updates so far.
+    in another type than float32. ``forward_pass``: the forward pass that computes log-probs; transformers' if
+    the packed one cannot compute this architecture. ``steps_done``: number of updates so far.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Trainer:
         temperature: float = 1.0,
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
-        forward: Pass = "packed",
+        forward_pass: Pass = "packed",
         teacher: TeacherWeights = "live",
         teacher_rate: float = 0.0,
     ) -> None:
@@ -78,10 +78,10 @@ class Trainer:
         self.reference = reference
         self.sampler = sampler or model
         self.temperature = temperature
-        self.forward = pass_of(model, forward)
+        self.forward_pass = pass_of(model, forward_pass)
         # The packed pass attends by our CPU kernels if they can compute this model, else by torch.
         self.tree_class: type[PrefixTree] = PrefixTree
-        if self.forward == "packed" and has_machine_code(model):
+        if self.forward_pass == "packed" and has_machine_code(model):
             # Imported here, since numba takes a third of a second.
             from r3l.local.kernels import compilation
             from r3l.local.kernels.cpu_kernel_decoder import KernelTree
@@ -270,7 +270,7 @@ class Trainer:
                 samples,
                 self.temperature,
                 self.config.tokens_per_microbatch,
-                self.forward,
+                self.forward_pass,
                 self.tree_class,
             )
         for t, logprobs_S in zip(fitting, found, strict=True):
@@ -339,7 +339,7 @@ class Trainer:
             rows = weighted_as_released(rows, budget)
         # transformers' pass computes padding, so rows of similar length go together; the packed pass computes
         # a common beginning once, so rows that begin alike do.
-        if self.forward == "transformers":
+        if self.forward_pass == "transformers":
             return microbatches(rows, budget)
         parts = batches_by_prefix([row.ids for row in rows], budget)
         return [[rows[k] for k in part] for part in parts]
@@ -350,7 +350,7 @@ class Trainer:
         Logits are divided by the sampling temperature, so that this is the policy that sampled. 0 for the
         first token, and where the mask is 0.
         """
-        if self.forward == "transformers":
+        if self.forward_pass == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
         return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self.tree_class)
 

@@ -57,7 +57,7 @@ def test_log_probs_are_those_of_the_models_own_pass(nano, name):
     tokenizer = nano[1]
     model = random_model(name, PLAYED[name], tokenizer)
     policy = LocalPolicy(model, tokenizer, 512)
-    assert policy.forward == "transformers"
+    assert policy.forward_pass == "transformers"
     check_architecture(model)
 
     async def play(k):

@@ -160,7 +160,7 @@ def test_other_architectures_keep_their_own_forward_pass(nano):
     for other in ({"hidden_act": "gelu"}, {"attention_dropout": 0.1}):
         assert not is_of_family(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, **other)).config)
     gpt2 = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
-    assert not is_of_family(gpt2.config) and LocalPolicy(gpt2, nano[1], 64).forward == "transformers"
+    assert not is_of_family(gpt2.config) and LocalPolicy(gpt2, nano[1], 64).forward_pass == "transformers"
 
 
 @pytest.mark.parametrize("machine_code", [True, False])
@@ -170,8 +170,8 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machin
     model, tokenizer = nano
     monkeypatch.setattr("r3l.local.sampling.policy.has_machine_code", lambda model: machine_code)
 
-    def sampled(forward):
-        policy = LocalPolicy(model, tokenizer, 512, forward=forward)
+    def sampled(forward_pass):
+        policy = LocalPolicy(model, tokenizer, 512, forward_pass=forward_pass)
 
         async def member(k):
             conversation, completions = policy.open(), []

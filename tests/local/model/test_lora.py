@@ -217,7 +217,9 @@ def test_an_export_is_merged_and_peft_loads_the_adapter(trained, tmp_path):
 
 def test_both_passes_begin_with_the_same_adapter():
     """transformers' modules have the names of ours."""
-    ours, theirs = (load_network(run_of(), "math-1.5m", forward)[0] for forward in ("packed", "transformers"))
+    ours, theirs = (
+        load_network(run_of(), "math-1.5m", forward_pass)[0] for forward_pass in ("packed", "transformers")
+    )
     assert type(ours) is not type(theirs)
     names, of_ours = zip(*ours.named_parameters(), strict=True)
     for name, parameter in zip(names, of_ours, strict=True):

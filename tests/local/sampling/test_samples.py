@@ -86,16 +86,16 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
         assert (a is None and b is None) or torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("forward", ["packed", "transformers"])
+@pytest.mark.parametrize("forward_pass", ["packed", "transformers"])
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
-def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, forward):
+def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, forward_pass):
     """Log-probs of trainable tokens, in the order of the trajectories, whatever shares a micro-batch."""
     model, tokenizer = nano
     completions, _ = talk(LocalPolicy(model, tokenizer, 512, samples=samples))
     whole = as_trajectory(make_trajectory(1).task, completions, first=1)
     first, none = (replace(whole, turns=whole.turns[:2], trainable=trains) for trains in (None, range(0)))
     trajectories = [first, none, whole]
-    found = trajectory_logprobs(model, trajectories, samples, 1.0, 64, forward)
+    found = trajectory_logprobs(model, trajectories, samples, 1.0, 64, forward_pass)
     for trajectory, logprobs in zip(trajectories, found, strict=True):
         assert logprobs == pytest.approx(trajectory.old_logprobs()[trajectory.credit_mask() > 0], abs=1e-4)
 

@@ -92,7 +92,7 @@ def collect(env, method_name, ranks):
         model = copy.deepcopy(session.model).float()
         reference = copy.deepcopy(model).eval()
         trainer = Trainer(
-            model, method, run.train, reference, run.sampling.temperature, forward="transformers"
+            model, method, run.train, reference, run.sampling.temperature, forward_pass="transformers"
         )
         gradient = {}
         step = trainer.optimizer_step
@@ -104,7 +104,9 @@ def collect(env, method_name, ranks):
         trainer.optimizer_step = recorded
         metrics = trainer.step(rows)
         untrained = copy.deepcopy(session.model).float()
-    trainer = Trainer(untrained, method, run.train, None, run.sampling.temperature, forward="transformers")
+    trainer = Trainer(
+        untrained, method, run.train, None, run.sampling.temperature, forward_pass="transformers"
+    )
     local = {"metrics": metrics, "gradient": gradient, "weights": weights_of(model), "untrained": trainer}
     return run, Experience.serialize_many(experiences), local
 
