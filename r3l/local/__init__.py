@@ -1,4 +1,1 @@
-"""The engine of one process: sampler, trainer, checkpoints; torch and transformers on one device.
-
-May import core, config and runs.
-"""
+"""The engine of one process: sampler, trainer, checkpoints; torch and transformers on one device."""

@@ -28,7 +28,4 @@ The other files:
 - logged groups: ``trajectories`` (packed for the HTML page), ``trajectory_view`` (printed)
 - workflows: ``progress``, ``gpu_hours``; settings: ``options``; names and numbers as printed: ``labels``
 - ``figures`` and ``html`` take the same frame
-
-May import core, config, runs, evaluation, stats and workflow (the plan and its status); only the CLI imports
-it.
 """

@@ -1,1 +1,1 @@
-"""Files of a run: directory, manifest, metrics, logs; GPU locks and preemption. May import core, config."""
+"""Files of a run: directory, manifest, metrics, logs; GPU locks and preemption."""

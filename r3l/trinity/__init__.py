@@ -1,4 +1,1 @@
-"""The trinity engine: unmodified Trinity-RFT trains the methods of this package (docs/tiers.md).
-
-This room may import r3l.local.
-"""
+"""The trinity engine: unmodified Trinity-RFT trains the methods of this package (docs/tiers.md)."""
