@@ -12,7 +12,7 @@ import torch
 
 from r3l.core.advantages import Advantage, mean_advantage
 from r3l.core.method import Batch, Criterion, Method
-from r3l.core.method_validation import advantages_of
+from r3l.core.method_validation import advantages_checked
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, HintKind, Objective, Trajectory
 
@@ -108,7 +108,7 @@ def rows_of(
 
         advantages: list[Advantage] = [1.0] * len(trajectories)
         if objective is Objective.POLICY:
-            advantages = [a for of_group in advantages_of(method, own_groups) for a in of_group]
+            advantages = [a for of_group in advantages_checked(method, own_groups) for a in of_group]
 
         # A method may weigh its advantages by what teachers say: compute them without, for metrics.
         untaught: Sequence[Advantage | None] = [None] * len(trajectories)
@@ -116,7 +116,7 @@ def rows_of(
             silent = [
                 replace(g, trajectories=[t.with_silent_teacher() for t in g.trajectories]) for g in own_groups
             ]
-            untaught = [a for of_group in advantages_of(method, silent) for a in of_group]
+            untaught = [a for of_group in advantages_checked(method, silent) for a in of_group]
 
         # One weight per trajectory, for each of its trainable tokens.
         if method.loss_agg == "traj_mean":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 
-async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
+async def explore_checked(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
     """Call ``method.explore`` and check the groups that it returns.
 
     Raises ContractError if they are no list of Group, or a field of one has a wrong type or length.
@@ -50,7 +50,7 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
     return graded
 
 
-def kept(method: Method, groups: Sequence[Group]) -> bool:
+def keep_checked(method: Method, groups: Sequence[Group]) -> bool:
     """True if ``groups``, all groups of one task, enter the batch, by ``method.keep``.
 
     Raises ContractError if ``keep`` returns anything but True or False.
@@ -58,7 +58,7 @@ def kept(method: Method, groups: Sequence[Group]) -> bool:
     return FLAG.check(name_of_method(method), "keep returned", method.keep(groups))
 
 
-def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
+def advantages_checked(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
     """Call ``method.step_advantages`` and return the advantage of each trajectory, one list per group.
 
     ``groups``: groups that train by policy gradient. An advantage is a number, or an array with one number
@@ -86,7 +86,7 @@ def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantag
     return [list(advantages_G) for advantages_G in of_groups]
 
 
-def loss_of(
+def loss_checked(
     criterion: Criterion,
     batch: Batch,
     logprobs_B_T: torch.Tensor,

@@ -20,7 +20,7 @@ from typing import Any
 from r3l.config import Run, base_checkpoint_of, build_method, locate
 from r3l.core.batching import TrajectoryRow, rows_of
 from r3l.core.method import Method
-from r3l.core.method_validation import explored, kept
+from r3l.core.method_validation import explore_checked, keep_checked
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.core.trajectory import Group, unique
@@ -250,7 +250,7 @@ def collect(
 
     async def explore(batch: Sequence[Task]) -> list[list[Group]]:
         async with judging(run, ctx):
-            return await session.gather(lambda task: explored(method, task, ctx), batch)
+            return await session.gather(lambda task: explore_checked(method, task, ctx), batch)
 
     # Sample in rounds until enough tasks are accepted; most methods have one round and accept every task.
     for extra in range(method.max_rounds):
@@ -258,7 +258,7 @@ def collect(
         batch = with_occurrences(batch, drawn)
         ctx.counters["sampling_rounds"] += 1
         for groups in session.wait(explore(batch)):
-            if kept(method, groups):
+            if keep_checked(method, groups):
                 accepted.append(groups)
             else:
                 refused.append(groups)

@@ -17,7 +17,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from r3l.core.advantages import Advantage, mean_advantage
-from r3l.core.method_validation import advantages_of
+from r3l.core.method_validation import advantages_checked
 from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.files.json_files import Number
 
@@ -118,7 +118,7 @@ def lines(
     """
     # The advantages of each group: of the method for policy groups, None for the others.
     policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
-    of_policy = iter(advantages_of(method, policy))
+    of_policy = iter(advantages_checked(method, policy))
     advantages: list[list[list[Advantage | None]]] = []
     for groups in tasks:
         of_task: list[list[Advantage | None]] = []

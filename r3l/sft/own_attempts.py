@@ -23,7 +23,7 @@ from r3l.algorithm import R3L
 from r3l.config import environment_of
 from r3l.config.sft_recipe import CritiquedFailures, ExampleKind, SampledPhase, ScriptedPhase, SFTConfig
 from r3l.core.errors import DataError
-from r3l.core.method_validation import explored
+from r3l.core.method_validation import explore_checked
 from r3l.core.policy import Policy
 from r3l.core.rollout import Gather, RolloutContext, play
 from r3l.core.task import Task, with_occurrences
@@ -135,7 +135,7 @@ def explore(
     )
 
     async def imitated(task: Task, ctx: RolloutContext) -> list[Trajectory]:
-        groups: list[Group] = await explored(method, task, ctx)
+        groups: list[Group] = await explore_checked(method, task, ctx)
         return [t for group in groups if group.objective is Objective.SFT for t in group.trajectories]
 
     address = (config.seed, "rejection sampling", number)

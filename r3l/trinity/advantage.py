@@ -14,7 +14,7 @@ from trinity.common.experience import Experience
 from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import rows_of, trainable_rows, weighted_as_released
 from r3l.core.errors import ConfigError
-from r3l.core.method_validation import kept
+from r3l.core.method_validation import keep_checked
 from r3l.core.pretrained import load_tokenizer
 from r3l.files.json_files import append_jsonl
 from r3l.runs import steps, trajectory_log
@@ -51,7 +51,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         """
         # The method may drop a task, for example if all of its rewards are equal.
         tasks = unpack(exps)
-        accepted = [collected for collected in tasks if kept(self.method, collected.groups)]
+        accepted = [collected for collected in tasks if keep_checked(self.method, collected.groups)]
         groups = [group for collected in accepted for group in collected.groups]
         trajectories = [trajectory for collected in tasks for trajectory in collected.trajectories]
 

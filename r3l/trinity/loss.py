@@ -11,7 +11,7 @@ from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
 from r3l.config import Run, build_method, validate
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
-from r3l.core.method_validation import loss_of
+from r3l.core.method_validation import loss_checked
 from r3l.local.training.measures import LogprobMismatch
 from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
 from r3l.trinity.empty_steps import skip_empty_steps
@@ -101,7 +101,7 @@ class MethodLoss(PolicyLossFn):
         # Check for NaN first, since an error names the row only before the loss sums over rows.
         names = [f"row {k} of a micro-batch" for k in range(len(logprobs_B_T))]
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
-        loss, metrics = loss_of(self.method, batch, logprobs_B_T)
+        loss, metrics = loss_checked(self.method, batch, logprobs_B_T)
         check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
 
         # verl takes the mean of plain numbers over micro-batches, where ours add up. Its own sums run over

@@ -20,7 +20,7 @@ from r3l.config import Run, build_method, dialogue_of, environment_of, locate, v
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
-from r3l.core.method_validation import explored
+from r3l.core.method_validation import explore_checked
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
@@ -108,7 +108,7 @@ class MethodWorkflow(Workflow):
         # Explore, and count engines that were lost meanwhile.
         lost = setting.pool.lost  # the pool counts over all tasks of this process
         async with judging(setting.run, ctx):
-            groups = await explored(setting.method, task, ctx)
+            groups = await explore_checked(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
 

@@ -15,7 +15,7 @@ from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, ContractError
 from r3l.core.method import MethodSettings, TrainedMethod
-from r3l.core.method_validation import explored, kept, loss_of
+from r3l.core.method_validation import explore_checked, keep_checked, loss_checked
 from r3l.core.trajectory import Group
 from r3l.core.validation import LONGEST, checked_observation, checked_payload
 
@@ -152,12 +152,12 @@ def test_advantages_are_one_number_or_one_number_a_token_for_each_trajectory(adv
 def test_a_surrogate_is_a_loss_for_each_token_with_a_gradient(surrogate):
     method, batch, logprobs_B_T = mine(surrogate=surrogate)
     with pytest.raises(ContractError, match=r"^method .*test_validation\.Mine: .*; (give|return|compute) "):
-        loss_of(method, batch, logprobs_B_T)
+        loss_checked(method, batch, logprobs_B_T)
 
 
 def test_what_follows_the_contract_trains():
     method, batch, logprobs_B_T = mine()
-    loss, _ = loss_of(method, batch, logprobs_B_T)
+    loss, _ = loss_checked(method, batch, logprobs_B_T)
     loss.backward()
     assert logprobs_B_T.grad[0].any() and not logprobs_B_T.grad[1].any()
 
@@ -165,7 +165,7 @@ def test_what_follows_the_contract_trains():
 def test_rows_without_weight_need_no_gradient():
     """Rows that pad a step of Trinity, under a method that only imitates."""
     method, batch, logprobs_B_T = mine(surrogate=lambda batch, p: (torch.zeros_like(p), {}))
-    loss, _ = loss_of(method, replace(batch, weight_B_T=torch.zeros_like(logprobs_B_T)), logprobs_B_T)
+    loss, _ = loss_checked(method, replace(batch, weight_B_T=torch.zeros_like(logprobs_B_T)), logprobs_B_T)
     loss.backward()
     assert not logprobs_B_T.grad.any()
 
@@ -177,7 +177,7 @@ def test_rows_without_weight_need_no_gradient():
 def test_a_loss_of_ones_own_is_a_scalar_with_a_gradient(loss, words):
     method, batch, logprobs_B_T = mine(loss=loss)
     with pytest.raises(ContractError, match=words if isinstance(loss, tuple) else "return"):
-        loss_of(method, batch, logprobs_B_T)
+        loss_checked(method, batch, logprobs_B_T)
 
 
 @pytest.mark.parametrize(
@@ -190,10 +190,10 @@ def test_explore_makes_groups(groups):
         return groups
 
     with pytest.raises(ContractError, match="method .*SimpleNamespace: .*; give|; return"):
-        asyncio.run(explored(SimpleNamespace(explore=explore), GROUP.task, None))
+        asyncio.run(explore_checked(SimpleNamespace(explore=explore), GROUP.task, None))
 
 
 @pytest.mark.parametrize("answer", [None, "no", 1, [False]])
 def test_keep_says_yes_or_no(answer):
     with pytest.raises(ContractError, match="keep returned .*; give True or False"):
-        kept(mine(keep=answer)[0], [GROUP])
+        keep_checked(mine(keep=answer)[0], [GROUP])

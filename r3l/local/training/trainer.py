@@ -27,7 +27,7 @@ from r3l.core.batching import (
 )
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion, TeacherWeights
-from r3l.core.method_validation import loss_of
+from r3l.core.method_validation import loss_checked
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
@@ -162,16 +162,16 @@ class Trainer:
             batch = replace(batch, old_logprobs_B_T=old_B_T)
 
         # A loss that is not finite is traced to the first row whose own loss is not finite.
-        loss, terms = loss_of(self.criterion, batch, logprobs_B_T)
+        loss, terms = loss_checked(self.criterion, batch, logprobs_B_T)
         if not torch.isfinite(loss):
             for k, row in enumerate(rows):
-                own_loss, _ = loss_of(self.criterion, batch.row(k), logprobs_B_T[k : k + 1])
+                own_loss, _ = loss_checked(self.criterion, batch.row(k), logprobs_B_T[k : k + 1])
                 check_finite(f"loss of {row.name}", own_loss)
             check_finite(f"loss of {len(rows)} rows together", loss)
 
         # The same loss without teachers, for their share in the gradient; then the backward pass that counts.
         if measures.share is not None:
-            alone, _ = loss_of(self.criterion, without_teachers(rows, batch, logprobs_B_T), logprobs_B_T)
+            alone, _ = loss_checked(self.criterion, without_teachers(rows, batch, logprobs_B_T), logprobs_B_T)
             measures.share.add(alone)
         torch.autograd.backward(loss)
         metrics["loss"] += loss.item()
