@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from r3l.cli import app
 from r3l.config.options import CITED, Option, environment_options, method_options, run_options
-from r3l.runs.metrics import METRICS
+from r3l.runs.metrics import METRICS_BY_NAME
 
 INTERFACES = {
     "Methods": ["r3l.core.method.TrainedMethod", "r3l.core.method.ImitationMethod", "r3l.core.method.Batch"],
@@ -119,7 +119,7 @@ The kind of a value:
 | metric | unit | kind | meaning |
 |---|---|---|---|
 """
-    lines = "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
+    lines = "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS_BY_NAME.values())
     return head + re.sub(r"\b[AB]-\d+", lambda cited: f"[{cited[0]}](audit.md#{cited[0].lower()})", lines)
 
 

@@ -34,6 +34,7 @@ from r3l.local.training.trainer import Trainer
 from r3l.runs import step_metrics, steps, trajectory_log
 from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import Preempted, TimeLimit, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import (
@@ -269,7 +270,7 @@ def collect(
     steps.check_environment(run, number, ctx.played())
     counts = session.policy.take_counts()
     metrics = {key: value for key, value in counts.items() if key.startswith("seconds/")}
-    metrics["seconds/collect"] = time.perf_counter() - began
+    metrics[COLLECT_SECONDS] = time.perf_counter() - began
     metrics["dropped/workers"] = session.pool.lost - lost_before
     return Collected(number, accepted, refused, ctx, metrics)
 
@@ -305,7 +306,7 @@ def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow
     if trainer.steps_done % config.sync_interval == 0:
         trainer.sync()
         metrics |= session.policy.sync_weights()
-    metrics["seconds/train"] = time.perf_counter() - began
+    metrics[TRAIN_SECONDS] = time.perf_counter() - began
     if config.kl_metric_every and trainer.steps_done % config.kl_metric_every == 0:
         metrics["kl_to_start"] = trainer.kl_to_reference([row for row in rows if row.mask.any()])
     return metrics

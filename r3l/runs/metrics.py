@@ -78,7 +78,7 @@ FAULT = MetricKind.FAULT
 STEP = MetricKind.STEP
 _DECLARED = (
     Metric("step", "-", STEP, "number of the update, from 1"),
-    Metric("train/success", "share", STEP, "success rate of base rollouts"),
+    Metric(TRAIN_SUCCESS, "share", STEP, "success rate of base rollouts"),
     Metric("train/success/*", "share", STEP, "success rate of base rollouts in one task group"),
     Metric("train/reward", "reward", STEP, "mean reward of base rollouts"),
     Metric("train/turns", "turns", STEP, "mean turns of base rollouts"),
@@ -131,7 +131,7 @@ _DECLARED = (
         "env_failed", "rollouts", TOTAL, "rollouts that an error inside the environment ended; in no group"
     ),
     Metric("sampling_rounds", "rounds", TOTAL, "rounds of drawing tasks; several a step with DAPO"),
-    Metric("tokens/generated", "tokens", TOTAL, "all sampled tokens"),
+    Metric(GENERATED_TOKENS, "tokens", TOTAL, "all sampled tokens"),
     Metric("tokens/rollout", "tokens", TOTAL, "tokens sampled in base rollouts"),
     Metric("tokens/reflection", "tokens", TOTAL, "tokens sampled in reflections"),
     Metric("tokens/critique", "tokens", TOTAL, "tokens sampled in critiques"),
@@ -142,9 +142,9 @@ _DECLARED = (
     Metric("tokens/masked", "tokens", TOTAL, "sampled tokens of policy rows that carry no gradient"),
     Metric("prefix/tokens", "tokens", TOTAL, "sampled tokens before the first turn of the earliest retry"),
     Metric("prefix/pushed_down", "tokens", TOTAL, "such tokens that train with a negative advantage"),
-    Metric("tokens/trained", "tokens", TOTAL, "tokens that carry gradient, imitated ones included"),
+    Metric(TRAINED_TOKENS, "tokens", TOTAL, "tokens that carry gradient, imitated ones included"),
     Metric(SCORED_TOKENS, "tokens", TOTAL, "tokens that are only read for log-probs: teachers' contexts"),
-    Metric("tokens/forwarded", "tokens", TOTAL, "tokens of the rows of an update, prompts included"),
+    Metric(FORWARDED_TOKENS, "tokens", TOTAL, "tokens of the rows of an update, prompts included"),
     Metric("prompt/rollout", "tokens", TOTAL, "prompt tokens of base rollouts, each counted once per dialog"),
     Metric("prompt/reflection", "tokens", TOTAL, "prompt tokens of reflections"),
     Metric("prompt/critique", "tokens", TOTAL, "prompt tokens of critiques"),
@@ -218,12 +218,12 @@ _DECLARED = (
     Metric("dropped/no_oracle_pivot", "retries", TOTAL, "retries not played since the oracle has no pivot"),
     Metric("dropped/teacher_context", "contexts", TOTAL, "teachers' contexts beyond `sampling.max_context`"),
     Metric("dropped/workers", "processes", FAULT, "environment workers that died and were replaced"),
-    Metric("seconds/collect", "s", TIME, "collecting in all: rollouts, reflections, retries"),
+    Metric(COLLECT_SECONDS, "s", TIME, "collecting in all: rollouts, reflections, retries"),
     Metric("seconds/rollout", "s", TIME, "sampling base rollouts"),
     Metric("seconds/feedback", "s", TIME, "sampling reflections and critiques"),
     Metric("seconds/retry", "s", TIME, "sampling retries"),
     Metric("seconds/score", "s", TIME, "scoring teachers' contexts"),
-    Metric("seconds/train", "s", TIME, "the update"),
+    Metric(TRAIN_SECONDS, "s", TIME, "the update"),
 )
 _QUALITY = ("reflection_quality/accurate", "reflection_quality/partial", "reflection_quality/wrong")
 _IMITATED = ("trained/sft", "trained/reflection", "trained/critique")
@@ -288,13 +288,13 @@ RATES = (
     Rate(
         "imitated",
         _IMITATED,
-        ("tokens/trained",),
+        (TRAINED_TOKENS,),
         "trained tokens that are imitated (groups of one left out)",
     ),
     Rate("answer_stated", ("leak/answer_stated",), ("leak/guidance",), "guidance that states a known answer"),
 )
 _OF_RATES = [Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES]
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}
+METRICS_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}
 # Metrics that result.json leaves out: seconds, and faults that were repaired.
 MEASURED = [metric.name for metric in _DECLARED if metric.kind in (TIME, FAULT)]
 
@@ -302,9 +302,9 @@ MEASURED = [metric.name for metric in _DECLARED if metric.kind in (TIME, FAULT)]
 @lru_cache(maxsize=4096)
 def declared(name: str) -> Metric | None:
     """The declaration of the metric ``name``, or of its family (``stop/*`` for ``stop/success``), or None."""
-    if name in METRICS:
-        return METRICS[name]
-    families = (metric for metric in METRICS.values() if metric.name.endswith("/*"))
+    if name in METRICS_BY_NAME:
+        return METRICS_BY_NAME[name]
+    families = (metric for metric in METRICS_BY_NAME.values() if metric.name.endswith("/*"))
     return next((family for family in families if name.startswith(family.name[:-1])), None)
 
 

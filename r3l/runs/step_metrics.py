@@ -16,7 +16,7 @@ from r3l.runs.metrics import (
     COLLECT_SECONDS,
     GENERATED_TOKENS,
     MEASURED,
-    METRICS,
+    METRICS_BY_NAME,
     RATES,
     TEACHER_CONTEXTS,
     TIME,
@@ -25,7 +25,7 @@ from r3l.runs.metrics import (
     declared,
     is_total,
 )
-from r3l.runs.run_dir import METRICS as FILE
+from r3l.runs.run_dir import METRICS
 
 
 def _with_step(row: Any) -> Any:
@@ -43,7 +43,7 @@ def read_metrics(run_dir: Path) -> list[dict[str, float]]:
 
     A torn last line is skipped with a warning. Raises DataError for any other damaged line.
     """
-    return read_jsonl(run_dir / FILE, StepMetrics)
+    return read_jsonl(run_dir / METRICS, StepMetrics)
 
 
 # Metrics that reports need of thousands of runs at once, in sets that are read together: of every run, of its
@@ -53,7 +53,7 @@ KEPT = (
     *(GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED),
 )
 OF_COUNTS = tuple(dict.fromkeys(name for rate in RATES for name in rate.counts))
-OF_TEACHERS = tuple(name for name in METRICS if name.startswith("teacher/"))
+OF_TEACHERS = tuple(name for name in METRICS_BY_NAME if name.startswith("teacher/"))
 
 
 def read_columns(run_dir: Path, names: tuple[str, ...] = KEPT) -> dict[str, list[float | None]]:
@@ -62,7 +62,7 @@ def read_columns(run_dir: Path, names: tuple[str, ...] = KEPT) -> dict[str, list
     After the first call they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
     line that is damaged, lacks its step, or has a text for one of these metrics.
     """
-    return read_jsonl_columns(run_dir / FILE, _step_with(names), names)
+    return read_jsonl_columns(run_dir / METRICS, _step_with(names), names)
 
 
 @cache

@@ -25,7 +25,14 @@ from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
 from r3l.files.json_files import append_jsonl, rewrite_jsonl
 from r3l.processes.progress import progress
 from r3l.runs.loggers import Log, open_loggers
-from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, TRAIN_SUCCESS
+from r3l.runs.metrics import (
+    COLLECT_SECONDS,
+    FORWARDED_TOKENS,
+    GENERATED_TOKENS,
+    TEACHER_CONTEXTS,
+    TRAIN_SUCCESS,
+    TRAINED_TOKENS,
+)
 from r3l.runs.run_dir import METRICS
 from r3l.runs.step_metrics import step_seconds, with_rounded_times
 
@@ -75,7 +82,7 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
                     logprobs += (x for turn in t.turns for x in turn.logprobs)
 
     metrics: Metrics = {
-        "train/success": _mean([t.success for t in base]),
+        TRAIN_SUCCESS: _mean([t.success for t in base]),
         "train/reward": _mean([t.reward for t in base]),
         "train/turns": _mean([len(t.turns) for t in base]),
         "groups/policy": len(weighted),
@@ -104,7 +111,7 @@ def teacher_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
         context = "".join(tokenizer.decode(ids).split())
         hint = "".join(tokenizer.decode(tokenizer.encode(t.hint, add_special_tokens=False)).split())
         found += bool(hint) and hint in context
-    return {"teacher/contexts": len(taught), "teacher/with_feedback": found}
+    return {TEACHER_CONTEXTS: len(taught), "teacher/with_feedback": found}
 
 
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
@@ -181,8 +188,8 @@ def update_metrics(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
     ``trained/KIND``: trained tokens by kind of row: the trajectory's kind, or "sft" for rows to imitate.
     """
     metrics: Metrics = {
-        "tokens/trained": sum(int(r.mask.sum()) for r in trainable),
-        "tokens/forwarded": sum(len(r.ids) for r in trainable),
+        TRAINED_TOKENS: sum(int(r.mask.sum()) for r in trainable),
+        FORWARDED_TOKENS: sum(len(r.ids) for r in trainable),
         "rows/trained": len(trainable),
         "rows/no_signal": len(rows) - len(trainable),
     }

@@ -10,6 +10,7 @@ from r3l.core.batching import rows_to_score
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Trajectory, unique
 from r3l.processes.barrier import together
+from r3l.runs.metrics import SCORED_TOKENS
 
 
 class Scorer(Protocol):
@@ -56,7 +57,7 @@ async def score(
         if t.rescore:
             t.set_student_logprobs(await logprobs_S(t))
             own = replace(t, trainable=None)
-            count("tokens/scored", sum(len(row.ids) for row in rows_to_score([own], samples)))
+            count(SCORED_TOKENS, sum(len(row.ids) for row in rows_to_score([own], samples)))
         elif t.awaits_teacher:
             context = t.in_teacher_context()
             lengths = [len(row.ids) for row in rows_to_score([context], samples)]
@@ -66,7 +67,7 @@ async def score(
                 count("dropped/teacher_context", 1)
             else:
                 t.set_teacher_logprobs(await logprobs_S(context, frozen))
-                count("tokens/scored", sum(lengths))
+                count(SCORED_TOKENS, sum(lengths))
 
     await together(score_one, unique([t for group in groups for t in group.trajectories]))
     return counts

@@ -11,7 +11,7 @@ from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
-from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total
+from r3l.runs.metrics import METRICS_BY_NAME, TIME, TOTAL, declared, is_total
 from r3l.runs.step_metrics import totals
 from r3l.runs.steps import group_metrics, row_metrics
 
@@ -43,9 +43,9 @@ def test_counts_are_added_up_and_means_and_times_are_not():
         "loss": 1.0,
     }
     assert totals([step, step]) == {"rollouts": 8, "stop/success": 2}
-    assert {m.name.partition("/")[0] for m in METRICS.values() if m.kind is TIME} == {"seconds"}
-    assert METRICS["retry/gain"].kind is TOTAL
-    assert declared("train/success/easy") is METRICS["train/success/*"]
+    assert {m.name.partition("/")[0] for m in METRICS_BY_NAME.values() if m.kind is TIME} == {"seconds"}
+    assert METRICS_BY_NAME["retry/gain"].kind is TOTAL
+    assert declared("train/success/easy") is METRICS_BY_NAME["train/success/*"]
     assert declared("train/sucess") is None and not is_total("my_own")
 
 

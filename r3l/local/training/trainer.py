@@ -39,6 +39,7 @@ from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs, tre
 from r3l.local.training.measures import LogprobMismatch, TeacherShare, UpdateMeasures, without_teachers
 from r3l.local.training.prefix_tree import PrefixTree
 from r3l.runs import steps
+from r3l.runs.metrics import SCORED_TOKENS
 
 R = TypeVar("R", bound=Row)
 # Every so many updates the teacher's share in the gradient is measured, which takes another backward pass;
@@ -275,7 +276,7 @@ class Trainer:
             )
         for t, logprobs_S in zip(fitting, found, strict=True):
             t.set_teacher_logprobs(logprobs_S)
-        return {"tokens/scored": tokens, "dropped/teacher_context": too_long}
+        return {SCORED_TOKENS: tokens, "dropped/teacher_context": too_long}
 
     @contextmanager
     def _teacher_model(self) -> Iterator[Any]:
