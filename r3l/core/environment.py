@@ -22,20 +22,25 @@ Stop = Literal["end", "line"]  # a turn of the model is a complete response, or 
 class StopReason(StrEnum):
     """Why an episode ended.
 
-    The engine ended it (``success``, ``done``), it reached ``max_turns``, a response was unusable
-    (``format``, ``inadmissible``, ``repetition``, ``truncated``), the dialog no longer fits the model
-    (``context``), or the environment broke down (``env_failed``).
+    - ``success``, ``done``: the engine ended it, with success and without.
+    - ``max_turns``: it reached the limit of turns.
+    - ``format``: parse failure: the response has no action.
+    - ``inadmissible``: the engine offers no such action.
+    - ``repetition``: the same action too often in a row.
+    - ``truncated``: a response longer than allowed.
+    - ``context``: context full: the dialog no longer fits the model.
+    - ``env_failed``: an error inside the environment, which says nothing about the policy.
     """
 
     SUCCESS = "success"
-    DONE = "done"  # the engine ended it without success
+    DONE = "done"
     MAX_TURNS = "max_turns"
-    FORMAT = "format"  # parse failure: the response has no action
-    INADMISSIBLE = "inadmissible"  # the engine offers no such action
-    REPETITION = "repetition"  # the same action too often in a row
-    TRUNCATED = "truncated"  # a response longer than allowed
-    CONTEXT = "context"  # context full: the dialog no longer fits the model
-    ENV_FAILED = "env_failed"  # an error inside the environment, which says nothing about the policy
+    FORMAT = "format"
+    INADMISSIBLE = "inadmissible"
+    REPETITION = "repetition"
+    TRUNCATED = "truncated"
+    CONTEXT = "context"
+    ENV_FAILED = "env_failed"
 
     @property
     def by_engine(self) -> bool:

@@ -16,10 +16,7 @@ Samples = Literal["trajectory", "turn"]
 
 
 class Phase(StrEnum):
-    """The purpose of a response: rollout, feedback (a reflection or critique), or retry.
-
-    A training step samples them in this order (r3l.processes.barrier).
-    """
+    """The purpose of a response; a training step samples them in this order (r3l.processes.barrier)."""
 
     ROLLOUT = "rollout"
     FEEDBACK = "feedback"  # reflections and critiques
@@ -27,15 +24,11 @@ class Phase(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why the sampling of one response ended, as OpenAI's ``finish_reason``.
-
-    ``end``: the end-of-turn token; ``line``: a line break under ``stop: line``; ``length``: ``max_tokens``;
-    ``context``: the dialog no longer fits the model, so nothing was sampled.
-    """
+    """Why the sampling of one response ended, as OpenAI's ``finish_reason``."""
 
     END = "end"  # the end-of-turn token was sampled
     LINE = "line"  # a line break was sampled (``stop: line``)
-    LENGTH = "length"  # max_tokens reached
+    LENGTH = "length"  # ``max_tokens`` were sampled
     CONTEXT = "context"  # the dialog no longer fits the model, so nothing was sampled
 
 
@@ -126,10 +119,7 @@ class Conversation(Protocol):
 
 
 class JudgePrompts(StrEnum):
-    """Form of the prompts that a judge gets.
-
-    ``instructions``: complete instructions and a log of the episode; ``as_policy``: the policy's own prompts.
-    """
+    """Form of the prompts that a judge gets."""
 
     INSTRUCTIONS = "instructions"  # complete instructions and a log of the episode
     AS_POLICY = "as_policy"  # the policy's own prompts, for a judge trained on them

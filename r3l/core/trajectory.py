@@ -25,18 +25,19 @@ UNLIKELY = -5.0
 class TrajectoryKind(StrEnum):
     """The role of a trajectory within its task.
 
-    ``base``: an attempt from the start, without guidance. ``reflection``, ``critique``: an episode followed
-    by feedback on it. ``guided_retry``: an attempt under the guidance of feedback. ``distilled``: the same
-    responses under the prompts without guidance. ``refined``: a distilled retry that replaces its base
-    rollout (Critique-GRPO).
+    - ``base``: an attempt from the start, without guidance.
+    - ``reflection``, ``critique``: an episode followed by feedback on it.
+    - ``guided_retry``: an attempt under the guidance of feedback.
+    - ``distilled``: a guided retry under the prompts without guidance.
+    - ``refined``: a distilled retry that replaces its base rollout (Critique-GRPO).
     """
 
-    BASE = "base"  # a plain rollout
-    DISTILLED = "distilled"  # a guided retry under the prompts without guidance
-    REFLECTION = "reflection"  # an episode followed by the reflection on it
-    CRITIQUE = "critique"  # an episode followed by the critique of it
+    BASE = "base"
+    DISTILLED = "distilled"
+    REFLECTION = "reflection"
+    CRITIQUE = "critique"
     GUIDED_RETRY = "guided_retry"
-    REFINED = "refined"  # a distilled retry that replaces its base (Critique-GRPO)
+    REFINED = "refined"
 
 
 HintKind = Literal["solution", "feedback"]
@@ -45,9 +46,9 @@ HintKind = Literal["solution", "feedback"]
 class Objective(StrEnum):
     """How a group trains: ``policy`` (by advantages), ``sft`` (imitation) or ``none`` (only metrics)."""
 
-    POLICY = "policy"  # weighted by advantages
-    SFT = "sft"  # imitation
-    NONE = "none"  # no loss, only metrics
+    POLICY = "policy"
+    SFT = "sft"
+    NONE = "none"
 
 
 class Feedback(Protocol):

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 class Dialog(StrEnum):
-    """The form in which a dialog is sent to a server.
-
-    ``messages``: the server renders them; any server. ``tokens``: the sampled token ids, never rendered
-    again; vLLM only.
-    """
+    """The form in which a dialog is sent to a server."""
 
     MESSAGES = "messages"  # the server renders and tokenises them; works with any server
     TOKENS = "tokens"  # the sampled token ids, never rendered again; vLLM only

@@ -28,12 +28,7 @@ Split = Literal["test", "validation"]
 
 
 class State(StrEnum):
-    """State of a run in `r3l run status`.
-
-    ``missing``: not started. ``running``: a process is at work. ``stopped``: killed. ``failed``: ended with
-    an error. ``trained``: not evaluated yet. ``done``: trained and evaluated. ``damaged``: one of its files
-    cannot be read. ``other``: the directory holds a run of another configuration.
-    """
+    """State of a run in `r3l run status`; :data:`MEANINGS` explains them."""
 
     DONE = "done"
     TRAINED = "trained"
@@ -67,8 +62,7 @@ class Status:
     ``error``: the error that ended its last command, else ''. ``success``: success rate of the evaluation if
     that is finished, else of the last training step's base rollouts (no retries), None before the first step.
     ``episodes_done``: episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of
-    ``split``, ``test`` or ``validation``. ``state``: from ``missing`` (not begun) to ``done`` (trained and
-    evaluated), see :data:`MEANINGS`.
+    ``split``, ``test`` or ``validation``. ``state``: see :data:`MEANINGS`.
     """
 
     run: Run
