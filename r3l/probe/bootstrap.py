@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from r3l.core.seeds import generator
+from r3l.probe.attempts import SEED_WORD
 from r3l.stats.intervals import Floats, cluster_bootstrap, newcombe_bounds, wilson_bounds
 
 
@@ -131,8 +132,7 @@ def resampled(
         return Measure(None, 0, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(combine(sums_T_C.sum(axis=0), counts_T_C.sum(axis=0)))
-    # "regime" is part of the seed address of these draws: another word would change every stored interval.
-    bounds = cluster_bootstrap(sums_T_C, counts_T_C, combine, generator("regime", "bootstrap"))
+    bounds = cluster_bootstrap(sums_T_C, counts_T_C, combine, generator(SEED_WORD, "bootstrap"))
     if bounds is None:
         return Measure(_finite(value), n, seen)
     low, high = bounds

@@ -32,6 +32,7 @@ from r3l.feedback.feedback import FeedbackSource, InvalidFeedback, ParsedReflect
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.probe.attempts import (
     INVALID,
+    SEED_WORD,
     Attempt,
     BatchLine,
     CriticReflection,
@@ -135,25 +136,25 @@ def _play_batch(
         advance(f"{solved} solved in this batch")
         return episode
 
-    async def studied_attempt(episode: Episode) -> Studied:
+    async def study_attempt(episode: Episode) -> StudiedAttempt:
         studied = await study(ctx, settings, episode, [one.trajectory for one in episodes])
         advance("reflecting and retrying")
         return studied
 
-    ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
+    ctx = session.rollout_context((session.run.seed, SEED_WORD), session.run.sampling.temperature)
     ctx.tasks = tasks
     # All attempts first, then what follows them: a teacher may see any solved attempt of the batch.
     began = time.perf_counter()
     episodes = session.concurrently(attempt, batch)
     ended = time.perf_counter()
-    studied = session.concurrently(studied_attempt, episodes)
+    studied = session.concurrently(study_attempt, episodes)
     attempts = with_readings(session, with_logprobs(session, studied), studied)
     seconds["attempts"] += ended - began
     seconds["retries"] += time.perf_counter() - ended
     return attempts
 
 
-def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Attempt]:
+def with_logprobs(session: PlaySession, studied: Sequence[StudiedAttempt]) -> list[Attempt]:
     """The attempts, to whose guided retries log-probs of their tokens are added, with and without the hint.
 
     With the hint they come from sampling; without it the model computes them now. Nothing is added if the
@@ -179,7 +180,7 @@ def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Atte
 
 
 def with_readings(
-    session: PlaySession, attempts: Sequence[Attempt], studied: Sequence[Studied]
+    session: PlaySession, attempts: Sequence[Attempt], studied: Sequence[StudiedAttempt]
 ) -> list[Attempt]:
     """The ``attempts`` with their teachers' readings (r3l.probe.teachers), computed now by the model.
 
@@ -215,7 +216,7 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
 
 
 @dataclass(frozen=True)
-class Studied:
+class StudiedAttempt:
     """An attempt after its reflection and retries, and trajectories whose log-probs are still to be computed.
 
     ``distilled``: the guided retry with its hint taken out of the prompt, None if there is no retry; its
@@ -230,7 +231,7 @@ class Studied:
 
 async def study(
     ctx: RolloutContext, settings: R3LSettings, episode: Episode, others: Sequence[Trajectory] = ()
-) -> Studied:
+) -> StudiedAttempt:
     """Reflect on a finished attempt, by the model and the environment's critic, and play the retries of both.
 
     The episode is closed. An attempt without turns, or whose environment failed, is not reflected on.
@@ -258,12 +259,12 @@ async def study(
     taught: Mapping[str, Trajectory] = {}
     if trajectory.turns and not trajectory.failed:
         critique = None if trajectory.success else ctx.dialogue.critique(episode.transcript())
-        own = await retries.of_model(critique)
-        critic = await retries.of_critic(critique)
+        own = await retries.play_own_reflection(critique)
+        critic = await retries.play_critic_reflection(critique)
         attempt = replace(attempt, own=own, critic=critic)
         taught = taught_copies(ctx, episode, others, retries.guidance, settings.guidance_place)
     await episode.close()
-    return Studied(attempt, retries.distilled, taught)
+    return StudiedAttempt(attempt, retries.distilled, taught)
 
 
 @dataclass
@@ -281,7 +282,7 @@ class Retries:
     guidance: str | None = None
     _retries: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
-    async def of_model(self, critique: Critique | None) -> OwnReflection:
+    async def play_own_reflection(self, critique: Critique | None) -> OwnReflection:
         """Have the attempt reflected on, and play three retries if the reflection names a pivot.
 
         The model reflects, or whom the setting ``feedback`` names. The retries begin at the pivot with the
@@ -306,7 +307,7 @@ class Retries:
         from_start, _ = await self._retry(0, parsed, written)
         return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
-    async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
+    async def play_critic_reflection(self, critique: Critique | None) -> CriticReflection | None:
         """Play two retries from the turn that the environment's critique names, one of them with a hint.
 
         The hint comes from a reflection that is written from the critique. Returns the critique's cause and

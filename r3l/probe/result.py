@@ -36,7 +36,7 @@ from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.local.checkpoint import check_template
 from r3l.local.session import open_session
-from r3l.probe.attempts import ProbeAttempts
+from r3l.probe.attempts import SEED_WORD, ProbeAttempts
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
 from r3l.report.map_rule import expectation, sentence
@@ -149,9 +149,9 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     session_of: AbstractContextManager[PlaySession]
     if served:
         session_of = open_served_session(run, served)
-    else:  # without an adapter, since a fresh one does nothing
-        whole = run.model_copy(update={"lora": run.lora.model_copy(update={"rank": 0})})
-        session_of = open_session(whole, base_checkpoint_of(run))
+    else:  # a fresh adapter would do nothing
+        without_adapter = run.model_copy(update={"lora": run.lora.model_copy(update={"rank": 0})})
+        session_of = open_session(without_adapter, base_checkpoint_of(run))
 
     # Play what is not played yet, and write the measures of all.
     device = "cpu" if served else run.device
@@ -180,7 +180,7 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
     if count > len(tasks):
         raise ConfigError(f"--tasks is {count}, but the task set has {len(tasks)} tasks")
     groups: dict[str, list[Task]] = {}
-    for task in sorted(tasks, key=lambda task: seed_of("regime", "tasks", task.id)):
+    for task in sorted(tasks, key=lambda task: seed_of(SEED_WORD, "tasks", task.id)):
         groups.setdefault(task.group, []).append(task)
     # The first task of every group, then the second of every group, and so on.
     in_turn = []
