@@ -181,9 +181,9 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
 def _played(plans: Sequence[PlannedEvaluation]) -> list[tuple[Mapping[str, Any], list[EpisodeRow]]]:
     """The evaluations and their episodes, played in turn under one progress of all episodes."""
     from r3l.evaluation.episodes import EpisodeRow
-    from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
     from r3l.processes.progress import one_progress
+    from r3l.runs.run_dir import EPISODES
 
     left = [plan for plan in plans if not plan.is_played()]
     with one_progress(f"{len(left)} evaluations, episodes", sum(plan.episodes() for plan in left)):
@@ -200,12 +200,11 @@ def _print(
     from r3l.evaluation import stored_runs
     from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.summary import summary
-    from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
     from r3l.report import protocol_scores
     from r3l.report.reproduction import reproduction, sentence
     from r3l.runs.manifest import run_of
-    from r3l.runs.run_dir import EVALUATION
+    from r3l.runs.run_dir import EPISODES, EVALUATION
     from r3l.runs.run_paths import TRANSCRIPTS
 
     run = run_of(run_dir)

@@ -56,6 +56,10 @@ class StopReason(StrEnum):
         )
 
 
+# Stop reasons that mean an invalid response.
+INVALID_RESPONSES = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
+
+
 @dataclass(frozen=True)
 class Observation:
     """The engine's answer to ``reset`` or to an action.

@@ -22,7 +22,7 @@ from r3l.endpoint.options import ANSWERED_BY, models_in
 from r3l.evaluation.episodes import Evaluation, PlayedEpisodes, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.served_model import ServedModel, open_served_session
-from r3l.evaluation.verification import EPISODES, verify, verify_further
+from r3l.evaluation.verification import verify, verify_further
 from r3l.files.digests import SUMS, digest_with_names
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic, write_text_atomic
@@ -31,7 +31,7 @@ from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import TaskSetSummary, describe_task_set, run_of
 from r3l.runs.result import Result
-from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
+from r3l.runs.run_dir import CHECKPOINTS, EPISODES, EVALUATION, MANIFEST, RESULT, locked
 from r3l.runs.run_paths import PLAYED, evaluation_folder
 from r3l.runs.session import PlaySession
 
@@ -81,7 +81,7 @@ def trained_on(run: Run) -> list[tuple[str, str]]:
     trained = [(run.env, run.env_settings.train_task_set)] if trains(run) else []
     # A model that a run made is RUN_DIR/checkpoints/step-N, a link to it, or an export of it.
     model = Path(locate(run.model)).resolve()
-    if model.parent.name == "checkpoints" and (model.parent.parent / MANIFEST).is_file():
+    if model.parent.name == CHECKPOINTS and (model.parent.parent / MANIFEST).is_file():
         trained += trained_on(run_of(model.parent.parent))
     elif (model / TRAINED_ON).is_file():
         for env, names in read_json(model / TRAINED_ON, TrainedOn)["task_sets"].items():

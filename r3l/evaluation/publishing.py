@@ -21,7 +21,7 @@ from r3l.core.errors import ConfigError, DataError, first_line
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.evaluate import TRAINED_ON, TrainedOn, checkpoint_of, trained_on
 from r3l.evaluation.summary import caveats
-from r3l.evaluation.verification import EPISODES, check_signed
+from r3l.evaluation.verification import check_signed
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.writing import replacing, write_json_atomic, write_text_atomic
@@ -29,7 +29,7 @@ from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
 from r3l.runs.manifest import Manifest, run_of
 from r3l.runs.result import Result
-from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
+from r3l.runs.run_dir import CHECKPOINTS, EPISODES, EVALUATION, MANIFEST, RESULT
 from r3l.stats.intervals import task_interval
 
 HUB = "hub:"
@@ -99,7 +99,7 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     result = read_json(run_dir / RESULT, Result)
     # A run that trained nothing has the base checkpoint, in its own folder, as its model.
     trained = result["checkpoint"] is not None
-    if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
+    if not result["checkpoint_sha256"] or (trained and not (run_dir / CHECKPOINTS).is_dir()):
         raise DataError(
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has "
             "none. Train it again with r3l train, then export that run"

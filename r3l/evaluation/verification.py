@@ -31,12 +31,20 @@ from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
 from r3l.runs.metrics import COLLECT_SECONDS
 from r3l.runs.result import SCHEMA, Result, RunIdentity, final_scores
-from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT, has_other_name
+from r3l.runs.run_dir import (
+    CHECKPOINTS,
+    CURVE,
+    EPISODES,
+    EVALUATION,
+    MANIFEST,
+    METRICS,
+    RESULT,
+    has_other_name,
+)
 from r3l.runs.run_paths import find_further
 from r3l.runs.step_metrics import read_metrics, totals
 
 log = logging.getLogger(__name__)
-EPISODES = "episodes.jsonl"
 JSON_FILES = (MANIFEST, RESULT, EVALUATION)
 JSONL_FILES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
 SIGNED = {  # plain lines, or compressed columns in a store
@@ -190,7 +198,7 @@ def verify_further(folder: Path, run_dir: Path) -> None:
 
 def _verify_checkpoints(run_dir: Path) -> None:
     """Check the checkpoints' digests; stored runs have no checkpoints."""
-    for checkpoint in sorted((run_dir / "checkpoints").glob("step-*")):
+    for checkpoint in sorted((run_dir / CHECKPOINTS).glob("step-*")):
         wrong = altered(checkpoint)
         if wrong:
             raise DataError(

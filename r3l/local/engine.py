@@ -38,6 +38,7 @@ from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import Preempted, TimeLimit, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import (
+    CHECKPOINTS,
     CURVE,
     MANIFEST,
     METRICS,
@@ -115,7 +116,7 @@ def train_model(
     the steps that are complete first.
     """
     # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
-    start = checkpoint.last_good(run_dir / "checkpoints")
+    start = checkpoint.last_good(run_dir / CHECKPOINTS)
     state = checkpoint.read_state(start, run.fingerprint()) if start else None
     if state:
         check_recorded_curve(run_dir, run.evaluation.curve, state["step"])
@@ -347,7 +348,7 @@ def log_step(
 def save_checkpoint(session: LocalSession, trainer: Trainer, totals: Counter[str], run_dir: Path) -> Path:
     """Write a checkpoint of the present state unless that step has one already; returns its folder."""
     fingerprint = session.run.fingerprint()
-    return checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, fingerprint, dict(totals))
+    return checkpoint.save(run_dir / CHECKPOINTS, trainer, session.tokenizer, fingerprint, dict(totals))
 
 
 def trainer_of(session: LocalSession, method: Method) -> Trainer:

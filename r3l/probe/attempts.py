@@ -18,8 +18,6 @@ from r3l.feedback.audits import Agreement
 # In the seed address of every draw of a probe; "regime" was the probe's first name. Another word would change
 # every stored attempt, choice of tasks and interval.
 SEED_WORD = "regime"
-# Stop reasons that mean an invalid response.
-INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from r3l.core.environment import StopReason
+from r3l.core.environment import INVALID_RESPONSES, StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.probe.attempts import INVALID, Attempt, OwnReflection, ProbeAttempts, RetryOutcome
+from r3l.probe.attempts import Attempt, OwnReflection, ProbeAttempts, RetryOutcome
 from r3l.probe.bootstrap import (
     Measure,
     bounded_share,
@@ -76,7 +76,7 @@ def attempt_columns(probe: ProbeAttempts) -> pd.DataFrame:
             "reward": attempt.reward,
             "turns": attempt.turns,
             "tokens": attempt.tokens,
-            "unusable": attempt.stop in INVALID,
+            "unusable": attempt.stop in INVALID_RESPONSES,
             "actions": attempt.actions,
             "shown": attempt.actions and attempt.shown,
             **{f"stop_{stop}": attempt.stop is stop for stop in StopReason},

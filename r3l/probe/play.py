@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from r3l.algorithm import R3LSettings
-from r3l.core.environment import Critique, Outcome
+from r3l.core.environment import INVALID_RESPONSES, Critique, Outcome
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
@@ -31,7 +31,6 @@ from r3l.feedback.audits import agreement
 from r3l.feedback.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.probe.attempts import (
-    INVALID,
     SEED_WORD,
     Attempt,
     BatchLine,
@@ -359,7 +358,7 @@ class Retries:
             assert isinstance(dialogue, TaggedDialogue)
             followed = dialogue.read(turns[0].response) == hinted
         improved = guided.reward > base.reward
-        invalid = guided.stop_reason in INVALID
+        invalid = guided.stop_reason in INVALID_RESPONSES
         outcome = RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid)
         self._retries[pivot, guidance] = outcome, result.distilled
         return replace(outcome, tokens=outcome.tokens + written), result.distilled

@@ -30,12 +30,12 @@ from r3l.report.frame import ALL, all_tasks, common_seeds
 from r3l.report.reading import read_runs
 from r3l.report.updates import FIRST, early_success
 from r3l.runs.run_dir import CURVE
-from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
+from r3l.runs.run_paths import CURVES, HINT_GAP, cell_of, find_runs, run_dir_of
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 FILE = STORED / "map.csv"
 # Parts of the stored runs, with their folder: the main runs, and the runs of registered experiments.
-PARTS = {"main": "", "curves": "curves", "hint_gap": "hint_gap", "map": "map"}
+PARTS = {"main": "", CURVES: CURVES, HINT_GAP: HINT_GAP, "map": "map"}
 ALLOWED = {
     "train.lr",
     "feedback",

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from r3l.core.environment import INVALID_RESPONSES
 from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.summary import several_models
@@ -25,17 +26,15 @@ from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
 from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS
 from r3l.runs.result import Result
-from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import EPISODES, MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
 from r3l.runs.step_metrics import read_metrics
 
 log = logging.getLogger(__name__)
 
-EPISODES = "episodes.jsonl"
 EPISODE_COLUMNS = ("task", "group", "reward", "success", "stop_reason")
 EPISODES_FILES = [path.name for path in variants(Path(EPISODES))]
 METRICS_FILES = [path.name for path in variants(Path(METRICS))]
-PARSE_FAILURES = ("format", "inadmissible", "truncated")  # stop reasons
 TRUNCATIONS = ("truncated", "context")  # a response, or the complete dialog, outgrew its limit
 Row = dict[str, Any]
 
@@ -126,7 +125,7 @@ def _read_run(path: Path) -> list[Row]:
             "success": scores["success"],
             "reward": scores["reward"],
             "stops": stops[group],
-            "parse_failures": sum(stops[group][reason] for reason in PARSE_FAILURES),
+            "parse_failures": sum(stops[group][reason] for reason in INVALID_RESPONSES),
             "truncations": sum(stops[group][reason] for reason in TRUNCATIONS),
             "tasks": tasks,
             "task_success": success_T[in_group_T],

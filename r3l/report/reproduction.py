@@ -10,8 +10,8 @@ import pandas as pd
 
 from r3l.files.json_files import read_jsonl
 from r3l.report.frame import all_tasks
-from r3l.report.reading import EPISODES, read_runs
-from r3l.runs.run_dir import EVALUATION
+from r3l.report.reading import read_runs
+from r3l.runs.run_dir import EPISODES, EVALUATION
 from r3l.stats.comparison import Verdict, interval_verdict
 from r3l.stats.intervals import task_interval
 

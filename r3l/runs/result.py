@@ -12,7 +12,7 @@ from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import DataError
 from r3l.files.digests import digest_with_names
 from r3l.files.json_files import Number, read_json
-from r3l.runs.run_dir import RESULT
+from r3l.runs.run_dir import CHECKPOINTS, RESULT
 from r3l.runs.step_metrics import read_metrics
 
 SCHEMA = 2  # of result.json; :func:`final_scores` has what changed
@@ -75,7 +75,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "seed": run.seed,
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),
-        "checkpoint": f"checkpoints/{checkpoint.name}" if checkpoint else None,
+        "checkpoint": f"{CHECKPOINTS}/{checkpoint.name}" if checkpoint else None,
         "checkpoint_sha256": digest_with_names(checkpoint) if checkpoint else weights,
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),

@@ -24,6 +24,8 @@ METRICS = "metrics.jsonl"  # one line per step
 CURVE = "curve.jsonl"  # one line per update of evaluation.curve
 RESULT = "result.json"
 EVALUATION = "evaluation.json"
+EPISODES = "episodes.jsonl"  # one line per episode of the evaluation
+CHECKPOINTS = "checkpoints"  # folder; a folder step-NNNNNN for each
 FAILED = "failed.json"  # the error that ended the last command
 LOCK = ".lock"
 SHOWN = 3  # differences named in an error
@@ -61,7 +63,7 @@ def locked(run_dir: Path) -> Iterator[None]:
         try:
             # Remains of earlier commands: the error that ended them, and their unfinished files.
             (run_dir / FAILED).unlink(missing_ok=True)
-            remove_unfinished(run_dir, run_dir / "checkpoints")
+            remove_unfinished(run_dir, run_dir / CHECKPOINTS)
             yield
         except Exception as error:
             # For `r3l run status`. A deleted directory is not made again; a full disk may refuse this too.
@@ -212,4 +214,4 @@ def _is_finished_without_checkpoints(run_dir: Path, recorded: Collection[Path]) 
     ``recorded``: the files of :func:`_fingerprints`.
     """
     has_scores = not {run_dir / RESULT, run_dir / EVALUATION}.isdisjoint(recorded)
-    return has_scores and not any((run_dir / "checkpoints").glob("step-*"))
+    return has_scores and not any((run_dir / CHECKPOINTS).glob("step-*"))

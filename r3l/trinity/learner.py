@@ -27,6 +27,7 @@ from r3l.local.model.forward import DialogCache
 from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.session import load_network
 from r3l.local.training.trainer import Trainer
+from r3l.runs.run_dir import CHECKPOINTS
 
 KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; our choice
 
@@ -64,7 +65,7 @@ class Learner:
         torch.set_num_threads(run.threads)
         torch.use_deterministic_algorithms(True)
         self.run = run
-        self.folder = run_dir / "checkpoints"
+        self.folder = run_dir / CHECKPOINTS
 
         # Load the newest checkpoint, or begin from the base checkpoint.
         start = checkpoint.last_good(self.folder)

@@ -14,6 +14,7 @@ from typing import Any
 
 from r3l.config import Run, build_method, locate
 from r3l.local import checkpoint
+from r3l.runs.run_dir import CHECKPOINTS
 from r3l.trinity.learner import Learner
 from r3l.trinity.processes import LOOPBACK, Ray, TrinityEnvironment
 from r3l.trinity.server import Server
@@ -35,7 +36,7 @@ class Tinker:
         self.run = run
         self.run_dir = run_dir
         self.job = job
-        self.checkpoints = run_dir / "checkpoints"
+        self.checkpoints = run_dir / CHECKPOINTS
 
     @cached_property
     def learner(self) -> Learner:

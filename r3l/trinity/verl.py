@@ -24,6 +24,7 @@ from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model import lora
 from r3l.runs.gpu_locks import visible_gpus
+from r3l.runs.run_dir import CHECKPOINTS
 from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Ray, TrinityEnvironment
@@ -50,7 +51,7 @@ class Verl:
         self.adapter = adapter
         self.exported = ADAPTER if run.lora.rank else EXPORTED
         # The last checkpoint in the local engine's form, made by collect.
-        self.final = run_dir / "checkpoints" / checkpoint.name_of(run.train.steps)
+        self.final = run_dir / CHECKPOINTS / checkpoint.name_of(run.train.steps)
 
     def check(self, environment: TrinityEnvironment) -> None:
         """Raise ConfigError unless the planned GPUs are available (at $RAY_ADDRESS, in the job, or here)."""

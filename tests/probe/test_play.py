@@ -10,10 +10,10 @@ from r3l.envs.registry import find_environment
 from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 
 from r3l.algorithm import R3LSettings
-from r3l.core.environment import Observation, StopReason
+from r3l.core.environment import INVALID_RESPONSES, Observation, StopReason
 from r3l.core.rollout import play
 from r3l.feedback.feedback import FeedbackSource
-from r3l.probe.attempts import INVALID, RetryOutcome
+from r3l.probe.attempts import RetryOutcome
 from r3l.probe.play import study
 from r3l.processes.pool import EnvironmentPool
 
@@ -60,7 +60,7 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
         3,
         6,
     )
-    assert attempt.stop in INVALID and (attempt.actions, attempt.shown) == (3, 3)
+    assert attempt.stop in INVALID_RESPONSES and (attempt.actions, attempt.shown) == (3, 3)
     own, critic = attempt.own, attempt.critic
     assert own.invalid is None and own.right and own.agrees.exact and own.agrees.grade == "accurate"
     assert [policy.distilled.trains(k) for k in range(2 + len(win))] == [False] * 2 + [True] * len(win)

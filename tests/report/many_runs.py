@@ -21,13 +21,13 @@ from typing import Any
 
 from r3l.config import Run, validate
 from r3l.evaluation.episodes import scores
-from r3l.evaluation.verification import EPISODES, sign
+from r3l.evaluation.verification import sign
 from r3l.files import json_files
 from r3l.files.json_files import columns_path, read_json, read_jsonl, write_columns
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_json_atomic
 from r3l.runs.metrics import COLLECT_SECONDS
-from r3l.runs.run_dir import EVALUATION, MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import EPISODES, EVALUATION, MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import find_runs
 
 RUNS = 5000
