@@ -88,7 +88,7 @@ class Demonstrator(ABC):
 
         return self._all(tasks_and_variants(), error_rates, max_turns)
 
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+    def expert_demonstrations(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
         """Play each task once with the error-free expert, one by one; yields the demonstrations.
 
         ``max_turns``: turn limit of an episode.

@@ -269,6 +269,6 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
             max_turns,
         )
 
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+    def expert_demonstrations(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
         """One demonstration of an error-free expert per task. Raises ConfigError if there is no expert."""
-        return self.demonstrator().careful(tasks, max_turns)
+        return self.demonstrator().expert_demonstrations(tasks, max_turns)

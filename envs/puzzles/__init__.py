@@ -77,8 +77,8 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         return AnswerDemonstrator(self, task, False, solution, write)
 
-    def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        return self.demonstrator([tasks[0].id.partition("/")[0]]).careful(tasks, max_turns)
+    def expert_demonstrations(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
+        return self.demonstrator([tasks[0].id.partition("/")[0]]).expert_demonstrations(tasks, max_turns)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         return self.task_sets().constant_answer(task_set)

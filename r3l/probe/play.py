@@ -208,7 +208,7 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
     if session.run.prompts != "compact":
         return None
     try:
-        demonstrations = session.package.careful(tasks, session.run.env_settings.max_turns)
+        demonstrations = session.package.expert_demonstrations(tasks, session.run.env_settings.max_turns)
         return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
     except (ConfigError, DataError):  # nothing is scripted, or not for such tasks
         return None

@@ -57,7 +57,7 @@ def test_reflections_are_kept_where_their_retry_solves_the_task(recipe):
     """Six attempts at a real goal: one solved, one kept reflection, four dropped for a reason each."""
     config = recipe(sampled(7, tasks=1, attempts=6), guidance="full_report", max_turns=4)
     task = find_environment("webshop").demonstrator().task(7)
-    (solution,) = find_environment("webshop").careful([task], 10)
+    (solution,) = find_environment("webshop").expert_demonstrations([task], 10)
     right = [step.response for step in solution.steps]
     assert solution.success and len(right) <= 4
     wrong = [say("search[shirt]"), say("click[next >]"), say("click[next >]"), say("click[next >]")]
@@ -114,7 +114,7 @@ def test_the_critic_reflects_on_the_failures_of_the_model(recipe):
     )
     config = config.model_copy(update={"phases": [phase]})
     task = find_environment("webshop").demonstrator().task(7)
-    (solution,) = find_environment("webshop").careful([task], 10)
+    (solution,) = find_environment("webshop").expert_demonstrations([task], 10)
     right = [step.response for step in solution.steps]
     wrong = [say("search[shirt]"), say("click[next >]"), say("click[next >]"), say("click[next >]")]
     scripts = [right, wrong, ["I do not know"]]

@@ -83,7 +83,7 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         """Raise DataError unless an error-free expert solves ``task``."""
         from r3l.envs.webshop import ENVIRONMENT
 
-        (played,) = ENVIRONMENT.careful([task], _TURNS)
+        (played,) = ENVIRONMENT.expert_demonstrations([task], _TURNS)
         if not played.success:
             raise DataError(
                 f"an error-free expert does not solve task {task.id} in {_TURNS} turns, reward "
