@@ -22,7 +22,7 @@ from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.local.cpu import return_freed_memory
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
-from r3l.local.model.forward import DialogCache, Pass, has_machine_code, pass_of
+from r3l.local.model.forward import DialogCache, Pass, cpu_kernels, pass_of
 from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, ReferenceDecoder, RequestQueue, tokens_in
 from r3l.local.sampling.packed_decoding import PackedDecoder, Storage
@@ -69,13 +69,8 @@ class LocalPolicy:
         if on_gpu:
             self._packed_decoder = GraphDecoder
             self._storage = GraphStorage()
-        elif self.forward_pass == "packed" and has_machine_code(model):
-            # Imported here, since numba takes a third of a second.
-            from r3l.local.kernels import compilation
-            from r3l.local.kernels.cpu_kernel_decoder import KernelDecoder
-
-            compilation.load()
-            self._packed_decoder = KernelDecoder
+        elif kernels := cpu_kernels(model, self.forward_pass):
+            self._packed_decoder = kernels.KernelDecoder
         self._returns_memory = not on_gpu and sum(p.numel() for p in model.parameters()) >= LARGE
         self.barrier = Barrier(self._serve)
         self.between_tokens: Callable[[], None] = lambda: None  # may raise, to end what is being sampled

@@ -32,7 +32,7 @@ from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
-from r3l.local.model.forward import Pass, has_machine_code, pass_of
+from r3l.local.model.forward import Pass, cpu_kernels, pass_of
 from r3l.local.model.precision import AveragedWeights, MasterWeights, recompute_activations
 from r3l.local.training.adamw import AdamW
 from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs, tree_logprobs
@@ -82,13 +82,8 @@ class Trainer:
         self.forward_pass = pass_of(model, forward_pass)
         # The packed pass attends by our CPU kernels if they can compute this model, else by torch.
         self.tree_class: type[PrefixTree] = PrefixTree
-        if self.forward_pass == "packed" and has_machine_code(model):
-            # Imported here, since numba takes a third of a second.
-            from r3l.local.kernels import compilation
-            from r3l.local.kernels.cpu_kernel_decoder import KernelTree
-
-            compilation.load()
-            self.tree_class = KernelTree
+        if kernels := cpu_kernels(model, self.forward_pass):
+            self.tree_class = kernels.KernelTree
         self.master_weights = master_weights or MasterWeights(model)
         self.teacher = teacher
         self.average = AveragedWeights(self.master_weights, teacher_rate) if teacher == "average" else None

@@ -14,7 +14,7 @@ from r3l.core.batching import batches_by_prefix
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.local.kernels.cpu_kernel_decoder import KernelTree
-from r3l.local.model.forward import has_machine_code, is_of_family
+from r3l.local.model.forward import has_cpu_kernels, is_of_family
 from r3l.local.model.precision import recompute_activations
 from r3l.local.sampling.policy import LocalPolicy
 from r3l.local.training.logprobs import token_logprobs, tree_logprobs
@@ -168,7 +168,7 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machin
     """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward
     pass."""
     model, tokenizer = nano
-    monkeypatch.setattr("r3l.local.sampling.policy.has_machine_code", lambda model: machine_code)
+    monkeypatch.setattr("r3l.local.model.forward.has_cpu_kernels", lambda model: machine_code)
 
     def sampled(forward_pass):
         policy = LocalPolicy(model, tokenizer, 512, forward_pass=forward_pass)
@@ -196,9 +196,9 @@ def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machin
 
 def test_machine_code_is_for_float32_on_a_cpu_and_heads_of_whole_vectors(nano):
     model = nano[0]
-    assert has_machine_code(model)
-    assert not has_machine_code(copy.deepcopy(model).double())
-    assert not has_machine_code(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
+    assert has_cpu_kernels(model)
+    assert not has_cpu_kernels(copy.deepcopy(model).double())
+    assert not has_cpu_kernels(AutoModelForCausalLM.from_config(Qwen2Config(**SIZES)))  # heads of 6
 
 
 @pytest.mark.filterwarnings("error")
@@ -208,7 +208,7 @@ def test_machine_code_trains_as_float64_does(kind):
     sizes = SIZES | {"hidden_size": 64, "num_attention_heads": 8}
     model, rows = random_model(kind(**sizes, head_dim=8)).train(), rows_of_a_step()
     exact = gradients(model, *rows, PrefixTree)
-    assert has_machine_code(model.float())
+    assert has_cpu_kernels(model.float())
     of_torch, of_machine_code = (
         gradients(model, *rows, tree_class) for tree_class in (PrefixTree, KernelTree)
     )
