@@ -10,7 +10,6 @@ import errno
 import os
 from pathlib import Path
 
-from r3l.core.errors import ConfigError
 from r3l.core.named_folders import expanded
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -32,15 +31,6 @@ RELEASE = _DATA / "build" / "release.json"  # in a wheel of `make dist`: the arc
 def is_checkout() -> bool:
     """True if the package runs from a checkout of the project, not from an installed wheel."""
     return _CHECKOUT
-
-
-def checkout() -> Path:
-    """The top of the checkout. Raises ConfigError in an installed wheel."""
-    if not is_checkout():
-        raise ConfigError(
-            f"{ROOT} is not a checkout of this project, which this command needs: clone it, run `make setup`"
-        )
-    return ROOT
 
 
 RESULTS = Path("results")  # default folder of runs

@@ -119,7 +119,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
         check_owner(run_dir, run)
         write_json_atomic(run_dir / MANIFEST, manifest(run))
         # A stopped run's metrics and checkpoints may be of different steps.
-        reconcile(run, run_dir, job, backend)
+        reconcile(run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
                 _run_trinity(run, run_dir, loggers, backend, environment, config, place, job)
@@ -175,7 +175,7 @@ def _run_trinity(
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {tail}")
 
 
-def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
+def reconcile(run_dir: Path, job: Path, backend: Backend) -> None:
     """Bring metrics.jsonl and the checkpoints of a stopped run to the same step.
 
     Adds the lines of reported steps to metrics.jsonl, and deletes checkpoints of steps that were not

@@ -78,12 +78,12 @@ def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_pa
         append_jsonl(job / "monitor" / "steps-trainer.jsonl", {"step": step})
     for step in (3, 4):
         (checkpoints / f"step-{step:06d}").mkdir(parents=True)
-    reconcile(run_of(), tmp_path, job, Tinker(run_of(), tmp_path, job))
+    reconcile(tmp_path, job, Tinker(run_of(), tmp_path, job))
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3] and rows[2]["grad_norm"] == 0.5
     assert [folder.name for folder in checkpoints.iterdir()] == ["step-000003"]
     new = tmp_path / "new"
-    reconcile(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # a new run: changes nothing
+    reconcile(new, new / "job", Tinker(run_of(), new, new / "job"))  # a new run: changes nothing
     assert not (tmp_path / "new").exists()
 
 

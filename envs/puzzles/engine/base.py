@@ -63,22 +63,10 @@ class PuzzleProblem:
 
 @dataclass(frozen=True)
 class WorkedSolution:
-    """A worked solution: lines of reasoning, then the answer."""
+    """A worked solution, right or wrong: lines of reasoning, then the answer without a box."""
 
     lines: list[str]
     answer: str
-
-
-@dataclass(frozen=True)
-class PuzzleAttempt:
-    """A scripted solver's response: lines of reasoning, and the answer without a box.
-
-    ``first_wrong``: index of the first line that differs from a careful solver's; None if all are right.
-    """
-
-    lines: list[str]
-    answer: str
-    first_wrong: int | None
 
 
 class Puzzle(ABC):
@@ -145,13 +133,13 @@ class Puzzle(ABC):
         work = self.work(data)
         return [*work.lines, work.answer]
 
-    def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> PuzzleAttempt:
+    def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> WorkedSolution:
         """Solve ``data`` without an error with probability ``skill``, else after misreading it once.
 
-        An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
-        right; if no mistake is possible after them, the rest is right too. The same generator state gives the
-        same mistake, so a generator that is seeded only by the problem makes it systematic. Raises DataError
-        if ``after`` is 0 and no misreading of the problem leads to a wrong answer.
+        In a retry the first ``after`` lines are right; if no mistake is possible after them, the rest is
+        right too. The same generator state gives the same mistake, so a generator that is seeded only by the
+        problem makes it systematic. Raises DataError if ``after`` is 0 and no misreading of the problem leads
+        to a wrong answer.
         """
         careful = self.work(data)
         if rng.random() >= skill:
@@ -160,10 +148,10 @@ class Puzzle(ABC):
                 work = self.work(misread)
                 line = first_difference(careful.lines, work.lines)
                 if line is not None and line >= after and not self.verify(data, work.answer):
-                    return PuzzleAttempt(work.lines, work.answer, line)
+                    return work
             if not after:
                 raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
-        return PuzzleAttempt(careful.lines, careful.answer, None)
+        return careful
 
 
 def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:

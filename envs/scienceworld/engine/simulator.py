@@ -7,7 +7,6 @@ both). 8 environments on 2 cores take 82 steps a second instead of 20, in 0.35 G
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -85,11 +84,6 @@ class ScienceWorldEngine:
     def restore(self, snapshot: Any) -> Observation:
         """Raises EngineError: there are no snapshots, so it is never called."""
         raise EngineError("ScienceWorld states are restored by replay")
-
-    def valid_actions(self) -> list[str]:
-        """The simulator's list of valid actions, sorted; 300 to 4,500 of them (for random play and tests)."""
-        listed = json.loads(self._call(lambda s: s.getValidActionObjectCombinationsJSON()))
-        return sorted(entry["action"] for entry in listed["validActions"])
 
     def gold_actions(self, task: Task) -> list[str]:
         """Restart ``task`` and return the simulator's own solution. Takes seconds and much memory.

@@ -35,14 +35,11 @@ Nouns = Callable[[str], Sequence[str]]
 class PurchaseScore:
     """Parts of the reward of a purchase.
 
-    ``type``: factor in {0, 0.1, 0.5, 1} for the kind of product. ``query_match``, ``category_match``: both
-    products are listed under the same query, or share two categories. ``title_score``: share of matching
-    nouns. ``attributes``, ``options``: numbers of matches. ``price``: within the limit. ``reward``: 0 to 1.
+    ``type``: factor in {0, 0.1, 0.5, 1} for the kind of product. ``title_score``: share of matching nouns.
+    ``attributes``, ``options``: numbers of matches. ``price``: within the limit. ``reward``: 0 to 1.
     """
 
     type: float
-    query_match: bool
-    category_match: bool
     title_score: float
     attributes: int
     options: int
@@ -70,7 +67,7 @@ def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> P
     options = matched_options(goal.options, chosen)
     price = bought.price <= goal.price_upper
     share = (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
-    return PurchaseScore(kind, same_query, same_category, title, attributes, options, price, share * kind)
+    return PurchaseScore(kind, title, attributes, options, price, share * kind)
 
 
 def title_score(bought: Sequence[str], wanted: Sequence[str]) -> float:
