@@ -1,5 +1,5 @@
 """A made-up clone of the release: files of the same shape at the same places, in our own words
-(original/clone.txt)."""
+(released/clone.txt)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from r3l.original import texts as release_texts
-from r3l.original.texts import FOLDER
+from r3l.released import texts as release_texts
+from r3l.released.texts import FOLDER
 
-FILES = Path(__file__).parent / "original" / "clone.txt"
+FILES = Path(__file__).parent / "released" / "clone.txt"
 
 
 def write(folder: Path) -> None:

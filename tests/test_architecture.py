@@ -13,7 +13,7 @@ LAYERS = (
     *("cli", "api", "probe", "report", "workflow", "bench"),
     *("evaluation trinity", "sft", "local", "runs", "endpoint", "config"),
     *("adaptive", "baselines algorithm envs", "retry", "reflection credit amplification"),
-    *("chat feedback files original processes", "core stats"),
+    *("chat feedback files processes released", "core stats"),
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
 PAPER = {"adaptive", "algorithm", "reflection", "retry", "credit", "amplification"}

@@ -26,7 +26,7 @@ from r3l.core.errors import EngineError
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.core.text import THOUGHT, Message, split_thought
-from r3l.original.prompts import ReleasedPrompts
+from r3l.released.prompts import ReleasedPrompts
 
 Rule = Literal["strict", "flexible"]
 WRONG = "That answer is not correct. Try again."  # with attempts left

@@ -16,7 +16,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.core.text import THOUGHT, Message
-from r3l.original.prompts import ReleasedPrompts
+from r3l.released.prompts import ReleasedPrompts
 
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
 OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # every environment has both
@@ -228,7 +228,7 @@ def _template(package: str, name: str) -> Template:
     return Template(source.read_text(encoding="utf-8").rstrip("\n"))
 
 
-class ReleasedWords(TaggedDialogue):
+class ReleasedDialogue(TaggedDialogue):
     """Mixin for a ``TaggedDialogue``: its rules, with the prompts of the paper's released code.
 
     Used with ``prompts: released``. A subclass sets ``system``, the name of the released system template, and

@@ -185,7 +185,7 @@ Prompts = Sequence[Sequence[Message]]  # the messages before each response of an
 class FeedbackPrompts(Protocol):
     """Prompts of the paper's released code for reflections and critiques in one environment.
 
-    ``r3l.original.prompts`` implements it.
+    ``r3l.released.prompts`` implements it.
     """
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:

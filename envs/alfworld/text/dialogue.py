@@ -28,7 +28,7 @@ from r3l.envs.base.action_parsers import (
     verl_agent_action,
 )
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
+from r3l.envs.base.tagged import ReleasedDialogue, TaggedDialogue, repeats
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
 from r3l.core.errors import DataError
@@ -180,7 +180,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
+class ReleasedAlfworldDialogue(ReleasedDialogue, AlfworldDialogue):
     """``AlfworldDialogue`` with the prompts of the paper's released code (``prompts: released``).
 
     The first prompt has only the observation and the admissible actions; later ones also have the task and

@@ -18,8 +18,8 @@ from r3l.core.environment import Observation, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.core.text import Message
-from r3l.original.prompts import ReleasedPrompts
-from r3l.original.texts import Text, texts
+from r3l.released.prompts import ReleasedPrompts
+from r3l.released.texts import Text, texts
 
 SYSTEM = (
     "Solve the problem. Reason step by step, one step a line, between <think> and </think>. "

@@ -22,7 +22,7 @@ from r3l.envs.base.action_parsers import (
 )
 from r3l.envs.base.experts import criticise
 from r3l.envs.base.format_verl_agent import VerlAgentFormat
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
+from r3l.envs.base.tagged import ReleasedDialogue, TaggedDialogue
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 from r3l.envs.scienceworld.text.compact_text import compact, compact_first
@@ -105,7 +105,7 @@ class TrinityScienceWorldDialogue(ScienceWorldDialogue):
         return Message("user", f"Observation:\n{now.text.strip()}")
 
 
-class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
+class ReleasedScienceWorldDialogue(ReleasedDialogue, ScienceWorldDialogue):
     """``ScienceWorldDialogue`` with the prompts of the paper's released code (``prompts: released``)."""
 
     system = "sciworld_system"

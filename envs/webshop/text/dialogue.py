@@ -31,7 +31,7 @@ from r3l.envs.base.action_parsers import (
 from r3l.envs.base.agentbench_truncation import truncate
 from r3l.envs.base.experts import criticise
 from r3l.envs.base.format_verl_agent import VerlAgentFormat
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
+from r3l.envs.base.tagged import ReleasedDialogue, TaggedDialogue
 from r3l.envs.webshop import WebshopOptions
 from r3l.envs.webshop.engine import pages
 from r3l.envs.webshop.engine.shop import SEARCH_ACTION
@@ -168,7 +168,7 @@ def compact(text: str) -> str:
     return "; ".join(parts).lower() or "search page"
 
 
-class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
+class ReleasedWebshopDialogue(ReleasedDialogue, WebshopDialogue):
     """``WebshopDialogue`` in the prompts of the paper's released code (``prompts: released``)."""
 
     system = "webshop_system"

@@ -4,8 +4,8 @@ import pytest
 from jinja2.exceptions import SecurityError
 
 from r3l.core.errors import ConfigError
-from r3l.original import texts as release_texts
-from r3l.original.texts import FOLDER, read, render, texts
+from r3l.released import texts as release_texts
+from r3l.released.texts import FOLDER, read, render, texts
 
 UTILS = f"{FOLDER}/alfworld/utils.py"
 REVIEW = f"{FOLDER}/alfworld/prompts/reflection.j2"

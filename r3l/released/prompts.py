@@ -8,7 +8,7 @@ from typing import Any
 
 from r3l.core.environment import Prompts
 from r3l.core.text import Message
-from r3l.original.texts import FOLDER, Text, render, texts
+from r3l.released.texts import FOLDER, Text, render, texts
 
 
 class ReleasedPrompts:
