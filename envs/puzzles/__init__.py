@@ -38,9 +38,10 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
     extra = "puzzles"
 
     def make_engine(self, options: PuzzleOptions) -> Environment:
-        from r3l.envs.puzzles.engine.answer_engine import create
+        from r3l.envs.base.answers import AnswerEngine
+        from r3l.envs.puzzles.engine.answer_engine import response_grader
 
-        return create(options)
+        return AnswerEngine(options, response_grader(options))
 
     def make_dialogue(self, style: Style, max_turns: int, options: PuzzleOptions) -> Dialogue:
         from r3l.envs.base.answers import AnswerDialogue

@@ -8,39 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.alfworld.text.dialogue import AlfworldDialogue, without_help
 from r3l.envs.alfworld.text.format_react import family_of
 from r3l.envs.base.action_parsers import example_turns
 from r3l.envs.base.agentbench_truncation import truncate
+from r3l.envs.base.format_agentbench import AgentBenchFormat
 
-from r3l.core.environment import Observation, Parsed, Style
+from r3l.core.environment import Observation, Parsed
 from r3l.core.task import Task
 from r3l.core.text import Message
 
 _FIRST_CHECKED = 4  # first turn at which repeated actions end an episode
 
 
-class AgentBenchDialogue(AlfworldDialogue):
+class AgentBenchDialogue(AgentBenchFormat, AlfworldDialogue):
     """AgentBench's dialogue form for ALFWorld, in our words (``response_format: labelled``).
 
     Admissible actions are listed only in the current observation, and only at the turns that the setting
     ``admissible`` names. A dialog that is too long loses its earliest messages after the instruction. Raises
     ConfigError as :class:`TaggedDialogue` does.
     """
-
-    def __init__(
-        self,
-        style: Style,
-        max_turns: int | None = None,
-        options: AlfworldOptions | None = None,
-    ) -> None:
-        super().__init__(style, max_turns, options)
-        # A fresh prompt each turn, with all turns: an earlier observation loses its list of actions.
-        self.history = self.max_turns
-
-    def opening(self, task: Task, first: Observation) -> list[Message]:
-        return self.fresh(task, first, (), first)
 
     def fresh(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from r3l.envs.base.answers import AnswerEngine, AnswerGrade, ResponseGrader, extract
+from r3l.envs.base.answers import AnswerGrade, ResponseGrader, extract
 from r3l.envs.puzzles import PuzzleOptions
 from r3l.envs.puzzles.engine import released
 from r3l.envs.puzzles.engine.base import Puzzle
@@ -34,11 +34,6 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
         return AnswerGrade(verify(task.payload["data"], answer), answer)
 
     return grade
-
-
-def create(options: PuzzleOptions) -> AnswerEngine:
-    """The engine of puzzles, with the verifier that ``options`` name."""
-    return AnswerEngine(options, response_grader(options))
 
 
 PUZZLES: Mapping[str, Puzzle] = {

@@ -30,6 +30,7 @@ from r3l.envs.base.action_parsers import (
 )
 from r3l.envs.base.agentbench_truncation import truncate
 from r3l.envs.base.experts import criticise
+from r3l.envs.base.format_agentbench import AgentBenchFormat
 from r3l.envs.base.format_verl_agent import VerlAgentFormat
 from r3l.envs.base.tagged import ReleasedDialogue, TaggedDialogue
 from r3l.envs.webshop import WebshopOptions
@@ -38,7 +39,7 @@ from r3l.envs.webshop.engine.shop import SEARCH_ACTION
 from r3l.envs.webshop.engine.synthetic import is_wish
 from r3l.envs.webshop.expert import WebshopExpert
 
-from r3l.core.environment import Critique, Observation, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Observation, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.core.text import Message
 
@@ -206,24 +207,12 @@ class VerlAgentWebshopDialogue(VerlAgentFormat, WebshopDialogue):
         return {"available": "\n".join(listed), "contract": self.prompt("window_contract")}
 
 
-class AgentBenchWebshopDialogue(WebshopDialogue):
+class AgentBenchWebshopDialogue(AgentBenchFormat, WebshopDialogue):
     """AgentBench's form of the ``Dialogue``, in our words.
 
     The dialog is written again each turn; one that is too long loses its earliest messages after the
     instruction.
     """
-
-    def __init__(
-        self,
-        style: Style,
-        max_turns: int | None = None,
-        options: WebshopOptions | None = None,
-    ) -> None:
-        super().__init__(style, max_turns, options)
-        self.history = self.max_turns
-
-    def opening(self, task: Task, first: Observation) -> list[Message]:
-        return self.fresh(task, first, (), first)
 
     def fresh(
         self,
