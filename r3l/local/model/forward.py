@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -83,20 +82,6 @@ def has_cpu_kernels(model: Any) -> bool:
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
     return torch.get_num_threads() <= THREADS and importlib.util.find_spec("numba") is not None
-
-
-def cpu_kernels(model: Any, forward_pass: Pass) -> ModuleType | None:
-    """The module r3l.local.kernels.cpu_kernel_decoder if ``forward_pass`` of ``model`` can use it, else None.
-
-    Its kernels are compiled if they are not in the cache on disk (r3l.local.kernels.compilation).
-    """
-    if forward_pass != "packed" or not has_cpu_kernels(model):
-        return None
-    # Imported here, since numba takes a third of a second.
-    from r3l.local.kernels import compilation, cpu_kernel_decoder
-
-    compilation.load()
-    return cpu_kernel_decoder
 
 
 def hidden_states(

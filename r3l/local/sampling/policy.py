@@ -21,8 +21,9 @@ from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.local.cpu import return_freed_memory
+from r3l.local.kernels import cpu_kernels
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
-from r3l.local.model.forward import DialogCache, Pass, cpu_kernels, pass_of
+from r3l.local.model.forward import DialogCache, Pass, pass_of
 from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, ReferenceDecoder, RequestQueue, tokens_in
 from r3l.local.sampling.packed_decoding import PackedDecoder, Storage

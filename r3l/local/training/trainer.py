@@ -30,9 +30,10 @@ from r3l.core.method import Batch, Criterion, TeacherWeights
 from r3l.core.method_validation import loss_checked
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
+from r3l.local.kernels import cpu_kernels
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
-from r3l.local.model.forward import Pass, cpu_kernels, pass_of
+from r3l.local.model.forward import Pass, pass_of
 from r3l.local.model.precision import AveragedWeights, MasterWeights, recompute_activations
 from r3l.local.training.adamw import AdamW
 from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs, tree_logprobs
