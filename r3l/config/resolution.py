@@ -219,6 +219,15 @@ def layers_of(
         Layer(row.name, changed_values(row, row.changes), "the name of the row"),
         Layer("--set", changed_values(row, changes), "the command line"),
     ]
+    for key in above[0].values.keys() & above[1].values.keys():
+        named = above[0].values[key]
+        given = above[1].values[key]
+        if named != given:
+            short = key.removeprefix("method_settings.")
+            raise ConfigError(
+                f"--set {short}={given}: the row is named {row.name}, so its runs have {short}={named}; name the "
+                f"value that you want in --method, as in {row.method}@{short}={given}, and leave out the --set"
+            )
 
     # 1. The tier, then 2. the environment in it.
     of_tier = in_tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from r3l.config import hashed
+from r3l.config.files import flat
 from r3l.core.environment import INVALID_RESPONSES
 from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
@@ -238,9 +240,17 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
     return dict(zip(TOKENS, counts, strict=True))
 
 
+def _settings_of(run: Row) -> dict[str, Any]:
+    """The settings that decide a run's result, by dotted key, without its seed."""
+    settings = flat(hashed(run["manifest"]["run"]))
+    settings.pop("seed", None)
+    return settings
+
+
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
     """``runs`` without copies: runs that another folder holds with the same episodes. A warning counts them.
 
+    Another warning names seeds of one method whose settings differ, since ``--set`` does not change its name.
     Raises DataError for runs that cannot be in one table, as :func:`read_runs` says.
     """
     first: dict[Bench, Row] = {}
@@ -250,6 +260,8 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
     distinct: list[list[Row]] = []
     copies: list[tuple[Path, Path]] = []  # folders with the same episodes
     clashes: list[tuple[Path, Path]] = []  # with different ones: which is meant is ambiguous
+    settings: dict[tuple[Any, ...], dict[str, Any]] = {}  # of each method's first run
+    unlike: dict[tuple[Path, Path], list[str]] = {}  # two seeds of a method, and the settings that differ
     for rows in runs:
         run = next(row for row in rows if row["group"] == ALL)
         bench = (run["tier"], run["env"], run["model"])
@@ -287,7 +299,15 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
                 f"{len(mate['tasks'])} or of other ones; seeds of one method cannot be averaged then: "
                 "evaluate both with the same evaluation.tasks (-n)"
             )
+        ours = _settings_of(run)
+        theirs = settings.setdefault((*bench, run["method"]), ours)
+        differing = [key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)]
+        if differing:
+            unlike[mate["path"].parent, run["path"].parent] = sorted(differing)
         distinct.append(rows)
+    for (one, other_seed), keys in unlike.items():
+        averaged = "%s and %s are seeds of one method but differ in %s; their mean is of different settings"
+        log.warning(averaged, one, other_seed, ", ".join(keys))
     if clashes:
         a, b = clashes[0]
         more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""

@@ -42,8 +42,8 @@ def run_dir_of(evaluation: Path) -> Path:
     if FURTHER not in evaluation.parts:
         return evaluation.parent
     folders = list(evaluation.parents)
-    # A task set's name has one or two parts, so FURTHER is one or two folders above the file's own.
-    for folder, above in zip(folders[1:3], folders[2:4], strict=False):
+    # A task set's name has up to three parts (NAME/SPLIT/GROUP): FURTHER is so many folders above the file's.
+    for folder, above in zip(folders[1:4], folders[2:5], strict=False):
         if folder.name == FURTHER:
             return above
     return folders[0]

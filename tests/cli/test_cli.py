@@ -128,6 +128,8 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     assert code == 2 and "none of them was trained" in err
     code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
     assert code == 2 and "there is no table 'table9'" in err
+    code, _, err = run(monkeypatch, capsys, "figure", "alpha", "--table", "table1", "--results", three_seeds)
+    assert code == 2 and "there is no table 'table1'; known: alpha, group_size" in err
 
 
 def test_a_figure_on_a_full_disk_is_one_paragraph_and_leaves_the_earlier_one(monkeypatch, capsys, tmp_path):

@@ -24,10 +24,11 @@ def test_else_it_is_a_key_of_the_run_in_a_row_as_on_the_command_line():
     assert changed("samples=turn", "env_settings.options.turn=response").samples == "turn"
 
 
-def test_each_change_counts_and_the_command_line_is_above_the_row():
-    run = changed("alpha=7", "train={steps: 3, tasks_per_step: 2}", method="r3l@alpha=5,train.steps=9")
-    assert (run.method_settings["alpha"], run.train.steps, run.train.tasks_per_step) == (7, 3, 2)
-    assert run.method == "r3l@alpha=5,train.steps=9"
+def test_each_change_counts():
+    run = changed("retries=2", "train={steps: 3, tasks_per_step: 2}", method="r3l@alpha=5,train.lr=0.001")
+    assert (run.method_settings["retries"], run.method_settings["alpha"]) == (2, 5)
+    assert (run.train.steps, run.train.tasks_per_step, run.train.lr) == (3, 2, 0.001)
+    assert run.method == "r3l@alpha=5,train.lr=0.001"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_penalty_longer_than_the_longest_rollout_is_refused(changed):
         resolve("nano", "webshop", f"dapo@{changed}", 0)
 
 
-def test_precedence_is_settings_profile_tier_variant_override():
+def test_precedence_is_settings_profile_tier_and_the_users_changes():
     def setting(method, key, *overrides):
         return resolve("nano", "alfworld", method, 0, overrides=list(overrides)).method_settings[key]
 
@@ -121,7 +121,7 @@ def test_precedence_is_settings_profile_tier_variant_override():
         setting("r3l@profile=released_code", "guidance_place") == "user_turn"
     )  # the tier's; released: system_message
     assert setting("r3l@profile=released_code,amplify_rule=none", "amplify_rule") == "none"
-    assert setting("r3l@alpha=5", "alpha", "method_settings.alpha=7") == 7
+    assert setting("r3l@profile=released_code", "amplify_rule", "method_settings.amplify_rule=none") == "none"
 
 
 def test_variants_are_methods_of_their_own():

@@ -4,6 +4,7 @@ import pytest
 
 from r3l.config import TierConfig, explained, load, load_method, resolve, variant
 from r3l.config import tuning as config_tuning
+from r3l.core.errors import ConfigError
 from r3l.evaluation.tuning import RULE
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
@@ -98,3 +99,12 @@ def test_rates_in_the_files_are_those_that_the_stored_tunings_chose(tuning):
             tried = config_tuning.at_rate(row, f"{rate['lr']:.3g}")
             tried = tried if later else tried.changed(**{"train.steps": "30"})
             assert resolve(tier, env, tried, run["seed"], base).fingerprint() == run["fingerprint"]
+
+
+def test_a_set_option_cannot_contradict_the_name_of_the_row():
+    """Its runs would have one value in their name and another in their settings."""
+    with pytest.raises(ConfigError, match=r"--set alpha=6.*named r3l@alpha=5.*--method.*r3l@alpha=6"):
+        resolve("nano", "math", "r3l@alpha=5", 0, overrides=["alpha=6"])
+    assert resolve("nano", "math", "r3l@alpha=5", 0, overrides=["alpha=5"]).method_settings["alpha"] == 5
+    with pytest.raises(ConfigError, match=r"--set train.lr=0.0003"):
+        resolve("nano", "math", "grpo@train.lr=0.001", 0, overrides=["train.lr=0.0003"])

@@ -137,3 +137,13 @@ def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds
         "r3l": None,
     }
     assert "ab" * 6 in notes(rows)[0]
+
+
+def test_seeds_of_one_method_with_other_settings_are_named(tmp_path, caplog):
+    """`--set` does not change a run's name, so its seeds can have several rates: their mean mixes them."""
+    for seed, rate in enumerate((1e-4, 1e-4, 3e-4)):
+        write_run(tmp_path, "grpo", seed, [1], [0], rate=rate)
+        write_run(tmp_path, "raft", seed, [1], [0], rate=rate if seed < 2 else 1e-4)
+    read_runs(find_runs(tmp_path))
+    (warning,) = [record.getMessage() for record in caplog.records if "differ in" in record.getMessage()]
+    assert "grpo/seed0" in warning and "grpo/seed2" in warning and "differ in train.lr;" in warning

@@ -20,7 +20,7 @@ from r3l.runs.run_paths import (
 @pytest.mark.parametrize(
     "run_dir", [Path("run"), Path("/run"), Path("results/nano/math/m/grpo/seed0")], ids=str
 )
-@pytest.mark.parametrize("task_set", ["test", "validation", "nano/validation"])
+@pytest.mark.parametrize("task_set", ["test", "validation", "nano/validation", "chain/test/hard"])
 def test_the_run_of_an_evaluation_is_found(run_dir, task_set):
     assert run_dir_of(evaluation_folder(run_dir, task_set, "test") / "evaluation.json") == run_dir
 

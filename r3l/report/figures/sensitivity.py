@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from r3l.config import variant
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, check_known
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
@@ -42,10 +42,11 @@ SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in
 def sensitivity(shown: Shown) -> Drawn:
     """Figure of success over the values of a setting: a line per method, a subplot per environment.
 
-    The setting is the one that the variants of ``shown.table`` change (SETTINGS, else KeyError). Raises
+    The setting is the one that the variants of ``shown.table`` change (SETTINGS, else ConfigError). Raises
     DataError if no method has runs with two values, or if a run's manifest lacks the setting or has no number
     for it.
     """
+    check_known("table", shown.table.table, SETTINGS)
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}
     drawn = shown.only(lambda run: len(lines[run.env][variant(run.method)[0]]) > 1)
