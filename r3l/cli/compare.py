@@ -305,13 +305,12 @@ def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> 
 
     A cell is a folder ``tier/env/model/method``. ``seeds`` None: all.
     """
-    found = []
-    for folder in folders:
-        for cell in cells:
-            for path in sorted((folder / cell).glob("seed*/evaluation.json")):  # variants may have brackets
-                if seeds is None or path.parent.name in {f"seed{seed}" for seed in seeds}:
-                    found.append(path)
-    return found
+    from r3l.runs.run_paths import cell_of, find_runs
+
+    names = None if seeds is None else {f"seed{seed}" for seed in seeds}
+    found = [path for folder in folders for path in find_runs(folder, may_be_none=True)]
+    own = [path for path in found if "/".join(cell_of(path)) in cells]
+    return [path for path in own if names is None or path.parent.name in names]
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -230,5 +231,5 @@ def _print(
         if not partial and at_home and (stored / run.tier / run.env).is_dir():
             lines.append(f"next: {offline_command(run.method, run.tier, [run.env])}")
         else:
-            lines.append(f"next: r3l report {run_dir}")
+            lines.append(f"next: r3l report {shlex.quote(str(run_dir))}")
     print_result(evaluation, as_json, "\n".join(lines))

@@ -146,6 +146,9 @@ def episodes(
 def add(
     results: Results = RESULTS,
     out: Annotated[Path | None, output("Default: results/stored of this project.", folder=True)] = None,
+    replace: Annotated[
+        bool, typer.Option(help="Delete stored runs of the same names that have other settings.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Archive finished runs, tunings and probes: verified, compressed, without checkpoints.
@@ -158,10 +161,11 @@ def add(
     from r3l.runs.run_paths import find_runs
 
     target = out or KEPT
+    # Runs go first: they may be refused, and nothing is written then.
+    written = storing.store([path.parent for path in find_runs(results, may_be_none=True)], target, replace)
     tunings = storing.store_tunings(results, target)
     probes = storing.store_probes(results, target)
-    runs = find_runs(results, may_be_none=bool(tunings or probes))
-    written = storing.store([path.parent for path in runs], results, target)
+    find_runs(results, may_be_none=bool(tunings or probes))  # an error if nothing was found at all
     content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
     content["probes"] = [str(path) for path in probes]
     also = f", {len(tunings)} tunings" if tunings else ""

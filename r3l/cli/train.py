@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +64,7 @@ def train(
     result = train_run(run, where, [*(logger or ()), times], minutes, set_aside)
     # Not the means of a result that an earlier version left: its group means may be too low.
     final = final_scores(read_metrics(where))
-    text = f"{_sentences(run, result, final)}\nin {where}\nnext: r3l evaluate {where}"
+    text = f"{_sentences(run, result, final)}\nin {where}\nnext: r3l evaluate {shlex.quote(str(where))}"
 
     # A shortened run that was measured from its first step forecasts the configured one.
     shortened = [change for change in overrides or () if change.startswith("train.steps=")]

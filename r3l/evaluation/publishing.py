@@ -73,7 +73,7 @@ intervals over tasks.
 ## Use
 
 Folder in Hugging Face layout: `AutoModelForCausalLM.from_pretrained("FOLDER")`, or
-`r3l evaluate {env} --model FOLDER`.
+`r3l evaluate {env} --tier {tier} --model FOLDER`.
 
 ## Cite
 

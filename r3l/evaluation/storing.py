@@ -26,15 +26,14 @@ from r3l.runs.run_dir import EVALUATION, MANIFEST
 WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
-def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
-    """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
+def store(run_dirs: Sequence[Path], out: Path, replace: bool = False) -> list[Path]:
+    """Copy finished runs to ``out``/TIER/ENV/MODEL/METHOD/seedN; return the folders written.
 
     Runs are verified before and after. JSON lines become compressed columns; checkpoints are left out;
-    trajectories are kept of seed 0, for reading. A run that is stored already is left out; a stored run of
-    the same name with another fingerprint is replaced. Raises DataError if a stored run has the same
-    fingerprint and other scores: the same run ended differently, and the user has to choose one. Before
-    anything is written, raises DataError if ``out`` is this project's own store and a run was made from a
-    tree with uncommitted changes.
+    trajectories are kept of seed 0, for reading. A run that is stored already is left out. Before anything is
+    written, raises DataError if a stored run of the same name has other settings, unless ``replace``; if one
+    has the same settings and other scores: the same run ended differently, and the user has to choose one;
+    and if ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
     """
     dirty = origins(run_dirs).dirty if out.resolve() == STORED else []
     if dirty:
@@ -46,12 +45,18 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     verify_all(run_dirs)
     written = []
     with locked(out):
-        for source in run_dirs:
-            target = out / source.relative_to(results)
+        targets = {source: out / Path(*source.absolute().parts[-5:]) for source in run_dirs}
+        for target in targets.values():
             remove_unfinished(target.parent)
-            if _is_stored(source, target):
-                continue
-
+        missing = [source for source, target in targets.items() if not _is_stored(source, target)]
+        others = [targets[source] for source in missing if (targets[source] / EVALUATION).is_file()]
+        if others and not replace:
+            raise DataError(
+                f"{len(others)} stored runs have the same names as these and other settings, the first "
+                f"{others[0]}; --replace deletes them, --out names another folder"
+            )
+        for source in missing:
+            target = targets[source]
             # The run appears under its name only when it is complete, verified and signed.
             with replacing(target) as temporary:
                 for name in JSON_FILES:

@@ -78,6 +78,7 @@ def train(
     check_installed(run)
     if not (run_dir / MANIFEST).is_file():
         checkpoint.check_start(run)
+        check_owner(run_dir, run)
     with locked(run_dir):
         # A directory belongs to one configuration; its run is finished, interrupted or new.
         if done := finished_result(run, run_dir):

@@ -38,6 +38,8 @@ def run_dir(tmp_path):
 
 def test_the_card_says_what_the_run_says():
     card = model_card(STORED_RUN)
+    # A checkpoint of this project plays the tier that it was trained for; the usual protocol is the paper's.
+    assert "`r3l evaluate alfworld --tier nano --model FOLDER`" in card
     _, header, text = card.split("---\n", 2)
     evaluation, result = (read_json(STORED_RUN / f"{name}.json") for name in ("evaluation", "result"))
     assert yaml.safe_load(header)["library_name"] == "transformers"

@@ -203,7 +203,7 @@ def test_so_is_one_whose_files_have_the_other_name_too(copy, tmp_path):
 
 READERS = [
     lambda run_dirs, tmp_path: verify_all(run_dirs),
-    lambda run_dirs, tmp_path: storing.store(run_dirs, tmp_path / "results", tmp_path / "stored"),
+    lambda run_dirs, tmp_path: storing.store(run_dirs, tmp_path / "stored"),
     lambda run_dirs, tmp_path: read_runs([run_dir / "evaluation.json" for run_dir in run_dirs]),
 ]
 
@@ -282,8 +282,8 @@ def test_what_a_killed_command_was_storing_is_removed(tmp_path, what):
 
 
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
-    results, out = tmp_path / "results", tmp_path / "stored"
-    (written,) = storing.store([copy], results, out)
+    out = tmp_path / "stored"
+    (written,) = storing.store([copy], out)
     assert {p.name for p in written.iterdir()} >= {
         "manifest.json",
         "result.json",
@@ -293,9 +293,9 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     for name in ("metrics.jsonl", "episodes.jsonl", trajectory_log.FILE):
         assert read_jsonl(written / name) == read_jsonl(copy / name) != []
     before = (written / "episodes.json.xz").read_bytes()
-    assert storing.store([copy], results, out) == []
+    assert storing.store([copy], out) == []
     shutil.rmtree(out)
-    storing.store([copy], results, out)
+    storing.store([copy], out)
     assert (written / "episodes.json.xz").read_bytes() == before  # equal runs are equal bytes
     rows = read_jsonl(copy / "episodes.jsonl")
     rows[0]["reward"] = 1.0 - rows[0]["reward"]
@@ -305,13 +305,28 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     (copy / "evaluation.json").write_text(json.dumps(evaluation))
     sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
-        storing.store([copy], results, out)
+        storing.store([copy], out)
+
+
+def test_a_stored_run_of_other_settings_is_replaced_only_on_request(copy, tmp_path):
+    """Nothing is written before it is refused, and the place below the store is the run's own."""
+    out = tmp_path / "stored"
+    (written,) = storing.store([copy], out)
+    assert written == out.joinpath(*copy.parts[-5:])
+    ours = (written / "evaluation.json").read_bytes()
+    edit(written / "evaluation.json", fingerprint="0" * 16)  # as of another learning rate
+    theirs = (written / "evaluation.json").read_bytes()
+    with pytest.raises(DataError, match=r"1 stored runs have the same names .* --replace deletes them"):
+        storing.store([copy], out)
+    assert (written / "evaluation.json").read_bytes() == theirs
+    assert storing.store([copy], out, replace=True) == [written]
+    assert (written / "evaluation.json").read_bytes() == ours
 
 
 def test_a_stored_run_is_stored_again_in_the_same_bytes(copy, tmp_path):
     """Its lines are columns already."""
-    (first,) = storing.store([copy], tmp_path / "results", tmp_path / "one")
-    (second,) = storing.store([first], tmp_path / "one", tmp_path / "other")
+    (first,) = storing.store([copy], tmp_path / "one")
+    (second,) = storing.store([first], tmp_path / "other")
     verify(second)
     assert {path.name: path.read_bytes() for path in second.iterdir()} == {
         path.name: path.read_bytes() for path in first.iterdir()
@@ -320,13 +335,13 @@ def test_a_stored_run_is_stored_again_in_the_same_bytes(copy, tmp_path):
 
 def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tmp_path):
     """A folder half-written; and, on a disk that cannot exchange names, an old one that waits to be replaced."""
-    results, out = tmp_path / "results", tmp_path / "stored"
-    (written,) = storing.store([copy], results, out)
+    out = tmp_path / "stored"
+    (written,) = storing.store([copy], out)
     dead = subprocess.Popen(["true"])
     dead.wait()
     (written.parent / f".seed0.{dead.pid}.7.tmp").mkdir()
     written.rename(written.with_name(".seed0.before"))
-    assert storing.store([copy], results, out) == []  # stored already
+    assert storing.store([copy], out) == []  # stored already
     assert [path.name for path in written.parent.iterdir()] == ["seed0"]
     check_signed(written)
 
@@ -334,12 +349,12 @@ def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tm
 def test_two_commands_do_not_write_one_store_at_once(copy, tmp_path):
     refused = pytest.raises(RunDirectoryError, match="stored is in use by another process")
     with locked(tmp_path / "stored"), refused:
-        storing.store([copy], tmp_path / "results", tmp_path / "stored")
+        storing.store([copy], tmp_path / "stored")
     assert not (tmp_path / "stored").exists()
 
 
 def test_a_torn_archive_is_found(copy, tmp_path):
-    (written,) = storing.store([copy], tmp_path / "results", tmp_path / "stored")
+    (written,) = storing.store([copy], tmp_path / "stored")
     packed = written / "episodes.json.xz"
     packed.write_bytes(packed.read_bytes()[:50])
     with pytest.raises(DataError, match="episodes.json.xz changed"):

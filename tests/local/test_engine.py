@@ -299,3 +299,11 @@ def test_a_checkpoint_is_due_by_time_too(tmp_path):
         return sorted(path.name for path in (tmp_path / str(minutes) / "checkpoints").glob("step-*"))
 
     assert (saved(30), saved(0.0001)) == (["step-000002"], ["step-000001", "step-000002"])
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path):
+    """Its status would be that of a run that failed."""
+    where = tmp_path / "nano/math/math-1.5m/grpo/seed0"
+    with pytest.raises(CheckpointError, match="named as another run"):
+        train(resolve("nano", "math", "r3l", 0), where)
+    assert not where.exists()
