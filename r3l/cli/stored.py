@@ -162,7 +162,9 @@ def add(
 
     target = out or KEPT
     # Runs go first: they may be refused, and nothing is written then.
-    written = storing.store([path.parent for path in find_runs(results, may_be_none=True)], target, replace)
+    written = storing.store(
+        [path.parent for path in find_runs(results, may_be_none=True)], target, replace=replace
+    )
     tunings = storing.store_tunings(results, target)
     probes = storing.store_probes(results, target)
     find_runs(results, may_be_none=bool(tunings or probes))  # an error if nothing was found at all

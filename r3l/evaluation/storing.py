@@ -26,7 +26,7 @@ from r3l.runs.run_dir import EVALUATION, MANIFEST
 WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
-def store(run_dirs: Sequence[Path], out: Path, replace: bool = False) -> list[Path]:
+def store(run_dirs: Sequence[Path], out: Path, *, replace: bool = False) -> list[Path]:
     """Copy finished runs to ``out``/TIER/ENV/MODEL/METHOD/seedN; return the folders written.
 
     Runs are verified before and after. JSON lines become compressed columns; checkpoints are left out;

@@ -104,5 +104,5 @@ def test_runs_under_several_versions_of_the_plan_are_one_line(runs):
 
 def test_a_dirty_run_does_not_enter_the_projects_store(runs, tmp_path):
     with pytest.raises(DataError, match="1 of 2 runs were made from a tree with uncommitted changes"):
-        storing.store(runs, tmp_path / "results", STORED)
-    assert len(storing.store(runs, tmp_path / "results", tmp_path / "elsewhere")) == 2
+        storing.store(runs, STORED)
+    assert len(storing.store(runs, tmp_path / "elsewhere")) == 2
