@@ -141,8 +141,8 @@ def verdicts_against(runs: pd.DataFrame, other: str) -> str:
 def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
     """D of teachers on successes and on failures: in stored runs, and in probes of their base models.
 
-    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval. The columns
-    of the same task and of equal hints are there once a run or a probe has recorded them.
+    A row a teacher, environment by environment; in brackets the seeds or tasks of the interval. The column of
+    equal hints is there once a stored run has recorded D by kind of hint.
     """
     nano = runs[runs.tier == of_plan.tier]
     benches = set(zip(nano.env, nano.model, strict=True))
@@ -152,20 +152,16 @@ def teachers(runs: pd.DataFrame, of_plan: Registered) -> str:
         if probe["tier"] == of_plan.tier and (probe["env"], probe["model"]["name"]) in benches
     ]
     found = teacher_rows(nano, probed)
-    same_task = any(row.task_difference is not None for row in found)
     equal_hints = any(row.same_difference is not None for row in found)
     rows: Rows = {}
     for row in found:
         name = row.label.replace(f"Probe of {row.model}: ", "probe, ")
-        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row, same_task, equal_hints)
+        rows[f"{env_label(row.env)}: {name} ({row.count} {row.over})"] = _teacher(row, equal_hints)
     return pipe_table(rows)
 
 
-def _teacher(row: TeacherRow, same_task: bool, equal_hints: bool) -> dict[str, str]:
-    """The cells of one teacher, empty where nothing was measured.
-
-    ``same_task``, ``equal_hints``: whether the table has the columns of these differences.
-    """
+def _teacher(row: TeacherRow, equal_hints: bool) -> dict[str, str]:
+    """The cells of one teacher, with the difference at ``equal_hints``; empty where nothing was measured."""
 
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
@@ -173,13 +169,12 @@ def _teacher(row: TeacherRow, same_task: bool, equal_hints: bool) -> dict[str, s
     def interval(mean: float | None, low: float | None, high: float | None) -> str:
         return number(mean, "+.3f") + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
 
-    within = {"difference, same task": interval(row.task_difference, row.task_low, row.task_high)}
     same = {"difference, equal hints": interval(row.same_difference, row.same_low, row.same_high)}
     return {
         "D successes": number(row.solved, "+.3f"),
         "D failures": number(row.failed, "+.3f"),
         "difference": interval(row.difference, row.low, row.high),
-        **(within if same_task else {}),
+        "difference, same task": interval(row.task_difference, row.task_low, row.task_high),
         **(same if equal_hints else {}),
         "feedback": number(row.fed, ".2f"),
         "gradient": number(row.grad_share, ".2g"),

@@ -162,12 +162,12 @@ def add(
 
     target = out or KEPT
     # Runs go first: they may be refused, and nothing is written then.
-    written = storing.store(
-        [path.parent for path in find_runs(results, may_be_none=True)], target, replace=replace
-    )
+    runs = find_runs(results, may_be_none=True)
+    written = storing.store([path.parent for path in runs], target, replace=replace)
     tunings = storing.store_tunings(results, target)
     probes = storing.store_probes(results, target)
-    find_runs(results, may_be_none=bool(tunings or probes))  # an error if nothing was found at all
+    if not (runs or tunings or probes):
+        find_runs(results)  # says what is missing
     content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
     content["probes"] = [str(path) for path in probes]
     also = f", {len(tunings)} tunings" if tunings else ""

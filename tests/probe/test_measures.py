@@ -10,6 +10,7 @@ from r3l.core.environment import StopReason
 from r3l.feedback.audits import Agreement
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
+from r3l.probe.attempt_table import equal_tokens
 from r3l.probe.attempts import (
     Attempt,
     CriticReflection,
@@ -20,7 +21,7 @@ from r3l.probe.attempts import (
     TeacherReading,
 )
 from r3l.probe.bootstrap import difference, mean, paired_difference, ratio, share
-from r3l.probe.measures import equal_tokens, measures
+from r3l.probe.measures import measures
 
 
 def attempt(task, member, success=False, stop=None, **more):
