@@ -6,6 +6,7 @@ from the same addresses and start from the same weights, so they play the same e
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -45,8 +46,8 @@ def bench_step(run: Run, repeats: int) -> Report:
     further steps that are not timed as a whole), ``limits`` (of the packed pass: what each part of step 1
     needs of this machine, :meth:`_ArmBench.limits`), and a description of the machine: ``flop_per_s`` of a
     large product of matrices, ``bytes_per_s`` of a large copy, and others. The weights are the same in every
-    step. Waits for a GPU, unless device is cpu. Raises ConfigError for compute=vllm, else ConfigError or
-    CheckpointError as r3l.local.session.open_session does.
+    step. Prints the seconds of each step on stderr as it ends. Waits for a GPU, unless device is cpu. Raises
+    ConfigError for compute=vllm, else ConfigError or CheckpointError as r3l.local.session.open_session does.
     """
     if run.compute == "vllm":
         raise ConfigError(
@@ -60,14 +61,15 @@ def bench_step(run: Run, repeats: int) -> Report:
 
         # Warm up: engines start, caches of simulators fill.
         benches = {arm: _ArmBench(session, arm, tasks) for arm in ARMS}
-        for bench in benches.values():
-            bench.step(1)
+        for arm, bench in benches.items():
+            _tell("warm-up", arm, bench.step(1))
 
         # The arms take turns, in alternating order, so that a change in the machine's load meets both alike.
         steps: dict[Arm, list[Report]] = {arm: [] for arm in ARMS}
         for number in range(1, repeats + 1):
             for arm in ARMS if number % 2 else reversed(ARMS):
                 steps[arm].append(benches[arm].step(number))
+                _tell(f"step {number}", arm, steps[arm][-1])
 
         medians: dict[Arm, Report] = {}
         for arm, of_arm in steps.items():
@@ -88,6 +90,11 @@ def bench_step(run: Run, repeats: int) -> Report:
             **rates,
             "machine": machine(),
         }
+
+
+def _tell(step: str, arm: Arm, report: Report) -> None:
+    """Print on stderr what a step took, as it ends: with a published model a bench takes many minutes."""
+    print(f"{step}, {arm}: {report['seconds/step']:.3g} s", file=sys.stderr)
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:

@@ -240,7 +240,6 @@ def _trl(
     model = copy.deepcopy(session.model)
     cast_parameters(model, torch.float32)  # TRL has its own autocast
     rows = [{"prompt": [{"role": m.role, "content": m.content} for m in dialog]} for dialog in dialogs]
-    cuda = session.model.device.type == "cuda"
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
             output_dir=folder,
@@ -252,8 +251,8 @@ def _trl(
             temperature=session.run.sampling.temperature,
             learning_rate=session.run.train.lr,
             gradient_checkpointing=session.run.train.gradient_checkpointing,
-            bf16=cuda and session.model.dtype == torch.bfloat16,
-            use_cpu=not cuda,
+            bf16=session.model.dtype == torch.bfloat16,
+            use_cpu=session.model.device.type == "cpu",
             beta=0.0,
             save_strategy="no",
             report_to="none",

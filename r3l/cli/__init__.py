@@ -46,13 +46,12 @@ from r3l.core.text import printable
 from r3l.files.redact import masked_message
 from r3l.processes.cores import watching_for_cores
 from r3l.processes.parent import end_with_workflow
-from r3l.runs.preemption import Preempted
+from r3l.runs.preemption import INTERRUPTED, Preempted
 
 # Allocations between two garbage collections; Python's default is 700. While torch is imported that meant
 # 500 collections over all modules, a tenth of the start-up time.
 GARBAGE = 10_000
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no room for a file; such errors name no path
-INTERRUPTED = 130  # typer's exit code after Ctrl-C, as a shell has it: 128 and the number of SIGINT
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -257,7 +256,8 @@ def main() -> None:
         print(f"error: {_shown(str(error))}; a link leads to itself: name another path", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
-        print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)
+        by = "Ctrl-C" if preempted.code == INTERRUPTED else preempted.signal_name
+        print(f"stopped by {by}; re-run to resume", file=sys.stderr)
         raise
     except SystemExit as ended:
         if ended.code == INTERRUPTED:

@@ -6,6 +6,7 @@ observation and snapshot of the current trajectory, so that the state at a pivot
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -139,6 +140,8 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
     the worker: its answer is the name of each engine's close(), then, one by one, the ``closing_error`` of
     each.
     """
+    # A terminal sends Ctrl-C to every process. The caller ends this one in order, when it needs it no more.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     host = EnvironmentHost(factory, options)
     _answer_calls(host, pipe)
     engines = host.engines()
@@ -155,7 +158,7 @@ def _answer_calls(host: EnvironmentHost, pipe: Connection) -> None:
     while True:
         try:
             call = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller did not read the answer
+        except (EOFError, OSError):  # OSError: the caller did not read the answer
             return
         if call is None:
             return

@@ -1,9 +1,9 @@
-"""Preemption: SIGTERM or SIGUSR1 from a scheduler that takes the machine away, or a time limit of our own.
+"""Stopping early: a signal from a scheduler that takes the machine away, a time limit of our own, or Ctrl-C.
 
 A stop signal cancels the episodes in play at the model's next token. Nothing is lost: draws are addressed,
 so the same episodes are played again later. (vLLM and servers first finish their current requests.)
 Updates, checkpoints and the final files of a run are never interrupted. The command then ends with exit
-code 75; re-run it to resume, to the same bytes.
+code 75, after Ctrl-C with 130; re-run it to resume, to the same bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -24,23 +24,25 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
 log = logging.getLogger(__name__)
 LONGEST = 1e9  # seconds, 31 years, that a timer can hold: as good as no limit
 EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
+INTERRUPTED = 128 + signal.SIGINT  # 130, as shells and typer have it
 
 
 class Preempted(SystemExit):
-    """A stop signal ended the command, which exits with code 75.
+    """A stop signal ended the command, which exits with code 75, after Ctrl-C (SIGINT) with 130.
 
     It is a SystemExit, so that ``except Exception`` does not handle it as a failure.
     """
 
     def __init__(self, signal_name: str) -> None:
-        super().__init__(EXIT_CODE)
+        super().__init__(INTERRUPTED if signal_name == signal.SIGINT.name else EXIT_CODE)
         self.signal_name = signal_name
 
 
 class StopSignals:
     """Turns a stop signal (such as SIGTERM) into the cancellation of one asyncio task (see ``cancelling``).
 
-    A signal that comes before a task is given is remembered, and cancels it then.
+    A signal that comes before a task is given is remembered, and cancels it then. Ctrl-C (SIGINT) is one of
+    them; a second one raises KeyboardInterrupt at once, wherever the program is.
     """
 
     def __init__(self) -> None:
@@ -49,6 +51,8 @@ class StopSignals:
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         """Handle signal ``number``: remember its name, and cancel the task if there is one."""
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # who presses it twice does not wait
         self._received = signal.Signals(number).name
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
@@ -131,7 +135,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Receive stop signals (SIGTERM, SIGUSR1, SIGALRM) in the block, to cancel a task by them.
+    """Receive stop signals (SIGTERM, SIGUSR1, SIGALRM) and Ctrl-C in the block, to cancel a task by them.
 
     Earlier handlers are put back at its end. Outside the main thread none are received, since Python's
     signals need it.
@@ -140,7 +144,7 @@ def stop_signals() -> Iterator[StopSignals]:
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return
-    with _handled(signals.receive):
+    with _handled(signals.receive, (*SIGNALS, signal.SIGINT)):
         yield signals
 
 
@@ -154,13 +158,15 @@ def stop_at_once() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None = None) -> None:
         raise Preempted(signal.Signals(number).name)
 
-    with _handled(stop):
+    with _handled(stop, SIGNALS):
         yield
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    earlier = {number: signal.signal(number, handler) for number in SIGNALS}
+def _handled(
+    handler: Callable[[int, FrameType | None], None], numbers: Sequence[signal.Signals]
+) -> Iterator[None]:
+    earlier = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:

@@ -105,22 +105,22 @@ class PlaySession:
     def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
         """Play every item concurrently; results in the order of ``items``.
 
-        Blocks until all have ended. Raises Preempted on a stop signal.
+        Blocks until all have ended. Raises Preempted on a stop signal or Ctrl-C.
         """
         return self.wait(self.gather(play, items))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run ``coroutine`` to its end on this session's loop.
 
-        Raises Preempted if a stop signal comes first.
+        Raises Preempted if a stop signal or Ctrl-C comes first.
         """
         task = self.loop.create_task(coroutine)
         with self.stop_signals.cancelling(task):
             try:
                 return self.loop.run_until_complete(task)
             except KeyboardInterrupt:
-                # It was raised in the middle of some coroutine: cancel those that wait for it, then let
-                # them end.
+                # A second Ctrl-C, raised in the middle of some coroutine: cancel those that wait for it, then
+                # let them end.
                 task.cancel()
                 with suppress(KeyboardInterrupt, asyncio.CancelledError):
                     self.loop.run_until_complete(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from multiprocessing import get_context
@@ -25,7 +26,9 @@ def play(config: SFTConfig, phase: ScriptedPhase, workers: int) -> list[Document
         (config, phase, range(start, min(start + TASKS_PER_JOB, end)))
         for start in range(phase.first_task, end, TASKS_PER_JOB)
     ]
-    with get_context("spawn").Pool(workers) if workers else nullcontext() as pool:
+    # Workers ignore Ctrl-C, which a terminal sends to every process: this one ends them.
+    ignore = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    with get_context("spawn").Pool(workers, *ignore) if workers else nullcontext() as pool:
         played = pool.imap(_documents, jobs) if pool else map(_documents, jobs)
         return [document for of_job in tracked(played, "demonstrations", len(jobs)) for document in of_job]
 

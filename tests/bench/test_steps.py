@@ -58,7 +58,10 @@ def test_a_step_by_phase_and_beside_transformers(tmp_path, capsys):
     """Both ways play the same tokens; phases are parts of collecting and of training."""
     options = ["--env", "math", "--repeats", "1", "--set", "train.tasks_per_step=2", "--json"]
     app(["bench", "step", *options], standalone_mode=False)
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    told = [line.rsplit(":", 1)[0] for line in printed.err.splitlines() if line.endswith(" s")]
+    assert told == ["warm-up, packed", "warm-up, transformers", "step 1, packed", "step 1, transformers"]
     packed, transformers = report["arms"]["packed"], report["arms"]["transformers"]
     assert packed["tokens/generated"] == transformers["tokens/generated"] and packed["rollouts"] == 16
     assert report["seconds_ratio"] == pytest.approx(transformers["seconds/step"] / packed["seconds/step"])

@@ -72,16 +72,25 @@ def evaluated(uninterrupted, tmp_path_factory):
     return run_dir, evaluate_run(run_dir)
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 75)])
-def test_a_stop_and_resume_gives_the_same_bytes(uninterrupted, tmp_path, sent, code):
-    """Sent to the process group, as by schedulers; SIGTERM leaves a checkpoint of the last complete step."""
+@pytest.mark.parametrize(
+    ("sent", "code", "said"),
+    [
+        (signal.SIGKILL, -9, ""),
+        (signal.SIGTERM, 75, "\nstopped by SIGTERM; re-run to resume\n"),
+        (signal.SIGINT, 130, "\nstopped by Ctrl-C; re-run to resume\n"),
+    ],
+)
+def test_a_stop_and_resume_gives_the_same_bytes(uninterrupted, tmp_path, sent, code, said):
+    """Sent to the process group, as by schedulers and terminals; but for SIGKILL it leaves a checkpoint of the
+    last complete step."""
     program = started(tmp_path)
     while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1 and program.process.is_alive():
         time.sleep(0.02)
     os.killpg(program.process.pid, sent)
-    assert program.wait()[0] == code
+    ended, _, stderr = program.wait()
+    assert ended == code and stderr.endswith(said) and "Traceback" not in stderr
     assert not (tmp_path / "result.json").exists() and not (tmp_path / "failed.json").exists()
-    if sent == signal.SIGTERM:
+    if sent != signal.SIGKILL:
         steps = len(read_jsonl(tmp_path / "metrics.jsonl"))
         assert steps < STEPS and (tmp_path / "checkpoints" / f"step-{steps:06d}").is_dir()
     train(stoppable(), tmp_path)

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import multiprocessing
 import os
+import signal
 import time
 
 import pytest
@@ -139,6 +141,26 @@ def test_engines_are_closed_at_the_end_and_one_that_raises_is_named(workers, tmp
     message = str(warned[0].message)
     assert "environment 'games': 3 of 3 engines did not close" in message
     assert "(Unclosable.close() raised RuntimeError: the window is gone)" in message
+
+
+def test_a_worker_outlives_ctrl_c():
+    """A terminal sends it to every process; what saves the work may still need the environments."""
+    pool = EnvironmentPool(Games(), 1)
+    task = Task("odd", "games", "test", payload={"begins": "steady"})
+
+    async def play():
+        handle = pool.open()
+        await handle.reset(task)
+        [child] = multiprocessing.active_children()
+        os.kill(child.pid, signal.SIGINT)
+        text = (await handle.step("on")).text
+        assert multiprocessing.active_children() == [child]
+        return text
+
+    try:
+        assert asyncio.run(play()) == "steady on"
+    finally:
+        pool.close()
 
 
 class Hanging(Game):
