@@ -42,7 +42,7 @@ ArmReport = dict[str, Any]
 
 def bench_train(
     run: Run, tasks: int, group: int, length: int, repeats: int
-) -> tuple[dict[str, Any], Preempted | KeyboardInterrupt | None]:
+) -> tuple[dict[str, Any], Preempted | None]:
     """Time steps (sample, then update) of ``tasks`` groups of ``group`` responses of ``length`` tokens.
 
     Three implementations (arms) are timed on the same prompts: ours, plain `generate` with padded rows, and
@@ -55,7 +55,7 @@ def bench_train(
     Raises ConfigError if the responses do not fit, and ConfigError or CheckpointError as
     r3l.local.session.open_session does.
     """
-    stopped: Preempted | KeyboardInterrupt | None = None
+    stopped: Preempted | None = None
     with (
         reserved_gpu(run.device),
         open_session(run, base_checkpoint_of(run), trains=True, forward_pass="transformers") as session,
@@ -109,7 +109,7 @@ def bench_train(
                 arm = report[name] = measured()
                 seconds = arm if isinstance(arm, str) else f"{arm['seconds/step']:.3g} s a step"
                 print(f"{name}: {seconds}", file=sys.stderr)
-        except (Preempted, KeyboardInterrupt) as stop:
+        except Preempted as stop:
             stopped = stop
             report["missing"] = [name for name in arms if name not in report]
             print(f"not measured: {', '.join(report['missing'])}", file=sys.stderr)

@@ -14,13 +14,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGINT)  # SIGINT: Ctrl-C
 log = logging.getLogger(__name__)
 LONGEST = 1e9  # seconds, 31 years, that a timer can hold: as good as no limit
 EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
@@ -52,7 +52,10 @@ class StopSignals:
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         """Handle signal ``number``: remember its name, and cancel the task if there is one."""
         if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # who presses it twice does not wait
+            # Who presses it twice does not wait.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self._task is None:  # the handler may have come in the middle of a write to sys.stderr
+                os.write(2, b"\nstops when this update ends; Ctrl-C again stops at once\n")
         self._received = signal.Signals(number).name
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
@@ -135,7 +138,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Receive stop signals (SIGTERM, SIGUSR1, SIGALRM) and Ctrl-C in the block, to cancel a task by them.
+    """Receive stop signals (SIGNALS) in the block, to cancel a task by them.
 
     Earlier handlers are put back at its end. Outside the main thread none are received, since Python's
     signals need it.
@@ -144,7 +147,7 @@ def stop_signals() -> Iterator[StopSignals]:
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return
-    with _handled(signals.receive, (*SIGNALS, signal.SIGINT)):
+    with _handled(signals.receive):
         yield signals
 
 
@@ -158,15 +161,15 @@ def stop_at_once() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None = None) -> None:
         raise Preempted(signal.Signals(number).name)
 
-    with _handled(stop, SIGNALS):
+    with _handled(stop):
         yield
 
 
 @contextmanager
-def _handled(
-    handler: Callable[[int, FrameType | None], None], numbers: Sequence[signal.Signals]
-) -> Iterator[None]:
-    earlier = {number: signal.signal(number, handler) for number in numbers}
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    # Shells let background jobs of scripts ignore Ctrl-C, so that it reaches the foreground alone.
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    earlier = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:

@@ -55,6 +55,27 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
+def test_ctrl_c_in_an_update_waits_for_its_end_and_a_second_one_does_not(loop, capfd):
+    with stop_signals() as received:
+        signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().err == "\nstops when this update ends; Ctrl-C again stops at once\n"
+        with pytest.raises(Preempted) as stopped:
+            wait(loop, received, sleep_and_answer())  # the next rollouts
+        assert stopped.value.code == 130
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(loop):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_signals() as received:
+            signal.raise_signal(signal.SIGINT)
+            assert wait(loop, received, sleep_and_answer(0)) == "done"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_stop_signal_ends_a_response_between_two_tokens(monkeypatch):
     """A published model on a CPU takes minutes for one, and a scheduler waits for half a minute. No stop
     token is given, so the response would have 200 tokens."""
