@@ -51,7 +51,7 @@ def train(
     from r3l.config import TierConfig, load, resolve, variant
     from r3l.runs import forecast
     from r3l.runs.loggers import LOGGERS
-    from r3l.runs.result import final_scores
+    from r3l.runs.result import FINAL_WINDOW, best_before_fall, final_scores
     from r3l.runs.step_metrics import read_metrics
 
     for name in logger or []:
@@ -63,8 +63,12 @@ def train(
     times = forecast.StepTimes()
     result = train_run(run, where, [*(logger or ()), times], minutes, set_aside)
     # Not the means of a result that an earlier version left: its group means may be too low.
-    final = final_scores(read_metrics(where))
-    text = f"{_sentences(run, result, final)}\nin {where}\nnext: r3l evaluate {shlex.quote(str(where))}"
+    metrics = read_metrics(where)
+    text = _sentences(run, result, final_scores(metrics))
+    if best := best_before_fall(metrics):
+        success, last = best
+        text += f"\nTraining success has fallen: it was {success:.3f} over the {FINAL_WINDOW} steps to step {last}."
+    text += f"\nin {where}\nnext: r3l evaluate {shlex.quote(str(where))}"
 
     # A shortened run that was measured from its first step forecasts the configured one.
     shortened = [change for change in overrides or () if change.startswith("train.steps=")]

@@ -10,7 +10,7 @@ from r3l.evaluation.verification import verify
 from r3l.files.digests import SUMS
 from r3l.files.json_files import columns_path, read_json, read_jsonl, write_columns
 from r3l.files.paths import STORED
-from r3l.runs.result import final_scores
+from r3l.runs.result import best_before_fall, final_scores
 
 GROUPS = ("train/success/easy", "train/success/hard")
 STEPS = [  # success of a step, of its easy tasks and of its hard ones
@@ -26,6 +26,19 @@ STEPS = [  # success of a step, of its easy tasks and of its hard ones
 def step(success, *of_groups):
     known = {name: value for name, value in zip(GROUPS, of_groups, strict=True) if value is not None}
     return {"train/success": success, **known, "loss": 1.0}
+
+
+def steps_of(*successes):
+    return [{"step": number, "train/success": success} for number, success in enumerate(successes, 1)]
+
+
+def test_a_fall_is_told_from_the_best_five_steps():
+    """Steps 2 to 6 and 3 to 7 have a mean of 4.5 / 5, the last five 0.5. In the others steps 1 to 5 and 2 to 6
+    have 4 / 5, the last five 2.5 / 5 or 2.75 / 5."""
+    assert best_before_fall(steps_of(0, 0.5, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5)) == (0.9, 7)
+    assert best_before_fall(steps_of(0, 1, 1, 1, 1, 0, 0, 0.5, 1, 1)) == (0.8, 6)
+    assert best_before_fall(steps_of(0, 1, 1, 1, 1, 0, 0, 0.75, 1, 1)) is None
+    assert best_before_fall(steps_of(1, 1, 0, 0)) is None and best_before_fall([]) is None
 
 
 def test_a_groups_mean_is_over_the_steps_that_have_its_tasks():
