@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import io
 import keyword
 import re
+import sys
+import tokenize
 from pathlib import Path
 
 from r3l.config.files import OWN, find_class, own_folders
@@ -52,7 +55,9 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     trains nothing, and a file that exists; then nothing is written.
     """
     # The name must be one of a file, a class and a config, and be free.
-    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
+    words = (name, _class_name(name))
+    usable = all(word.isidentifier() and word.isascii() and not keyword.iskeyword(word) for word in words)
+    if not usable or len(name) > 50:
         raise ConfigError(
             f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits "
             "and '_', not begin with a digit, and not be a keyword of Python"
@@ -61,7 +66,7 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     for each in OWN:
         folders += [paths.CONFIGS / each, *own_folders(each)]
     taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
-    if taken or importlib.util.find_spec(name) is not None:
+    if taken or name in sys.modules or importlib.util.find_spec(name) is not None:
         raise ConfigError(
             f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
         )
@@ -80,16 +85,22 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     return list(texts)
 
 
+def _class_name(name: str) -> str:
+    """The class of ``name``, such as SecondBest of second_best."""
+    return name.title().replace("_", "")
+
+
 def _copy_of_example(kind: str, name: str) -> list[str]:
     """Code, config and test of the example of ``kind``, under ``name``."""
     example = EXAMPLE[kind]
-    class_name = name.title().replace("_", "")
     texts = []
     for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py"):
         # Replace the example's name in names of files, classes and configs and in quotes; prose keeps it.
         text = (paths.EXAMPLES / file).read_text("utf-8")
+        if file.endswith(".py"):
+            text = _with_class(text, example.capitalize(), name)
         text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
-        text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{class_name}", text)
+        text = re.sub(rf":{example.capitalize()}\b", f":{_class_name(name)}", text)
         before = r"(\b(?:env|method|model): |\bsft |\")"
         after = r"(?=[\",:}\n]|$)"
         text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
@@ -102,8 +113,30 @@ def _copy_of_method(name: str, parent: str) -> list[str]:
     copied = find_class("methods", load_method(parent).code or "")
     if not copied.trains:
         raise ConfigError(f"method {parent!r} trains nothing; copy one that does, such as grpo")
-    code = inspect.getsource(inspect.getmodule(copied) or copied)
-    class_name = name.title().replace("_", "")
-    code = re.sub(rf"\b{copied.__name__}\b", class_name, code)
-    words = {"name": name, "parent": parent, "class_name": class_name}
+    code = _with_class(inspect.getsource(inspect.getmodule(copied) or copied), copied.__name__, name)
+    words = {"name": name, "parent": parent, "class_name": _class_name(name)}
     return [code, CONFIG_OF_COPY.format(**words), TEST_OF_COPY.format(**words)]
+
+
+def _with_class(code: str, old: str, name: str) -> str:
+    """Python ``code`` whose class ``old`` has the name of ``name``; texts and comments stay as they are.
+
+    A method and its paper often have the name of the class: ``DAPO paper: 0.28`` is still about DAPO. Raises
+    ConfigError if the code has the new name already, which then would mean two things.
+    """
+    new = _class_name(name)
+    lines = code.splitlines(keepends=True)
+    found = [
+        word for word in tokenize.generate_tokens(io.StringIO(code).readline) if word.type == tokenize.NAME
+    ]
+    if new != old and any(word.string == new for word in found):
+        raise ConfigError(
+            f"the name {name!r} would become the class {new}, and the code that is copied has another {new}; "
+            "choose another name"
+        )
+    for word in reversed(found):  # from the end, so that earlier places stay right
+        if word.string == old:
+            row, column = word.start
+            line = lines[row - 1]
+            lines[row - 1] = line[:column] + new + line[column + len(old) :]
+    return "".join(lines)

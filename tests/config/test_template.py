@@ -1,5 +1,6 @@
 """`r3l new` writes files that work, and overwrites none."""
 
+import inspect
 import json
 import re
 
@@ -7,6 +8,8 @@ import pytest
 from program import Program, run
 
 import r3l
+from r3l.config import load_method
+from r3l.config.files import find_class
 from r3l.config.template import write_template
 from r3l.files.json_files import read_jsonl
 
@@ -63,6 +66,35 @@ def test_a_copy_passes_its_own_test(elsewhere):
     assert code == 0 and "1 passed" in stdout, stdout + stderr
 
 
+def test_a_copy_renames_its_class_and_no_other_word(elsewhere):
+    """ "DAPO paper: 0.28" became "MyCopy paper: 0.28": names of papers, links and audits were renamed too."""
+    for parent, class_name in (("dapo", "DAPO"), ("sdpo", "SDPO"), ("r3l", "R3L")):
+        name = f"renamed_{parent}"
+        code, *_ = write_template("methods", name, elsewhere, parent)
+        module = inspect.getmodule(find_class("methods", load_method(parent).code))
+        before = inspect.getsource(module).splitlines()
+        changed = [
+            (old, new) for old, new in zip(before, code.read_text().splitlines(), strict=True) if old != new
+        ]
+        new_name = name.title().replace("_", "")
+        assert changed and all(old.replace(class_name, new_name, 1) == new for old, new in changed)
+        assert [new.partition("(")[0] for _, new in changed] == [f"class {new_name}"]
+
+
+def test_a_class_of_the_copied_code_is_not_doubled(monkeypatch, capsys, elsewhere):
+    """``r3l new env game`` wrote a second class Game, whose make_engine then made itself without end."""
+    for kind, name, parent in (
+        ("env", "game", []),
+        ("method", "settings", []),
+        ("method", "trained_method", ["--from", "grpo"]),
+    ):
+        code, _, stderr = run(monkeypatch, capsys, "new", kind, name, *parent)
+        assert code == 2 and stderr.count("\n") == 1
+        class_name = name.title().replace("_", "")
+        assert f"the name {name!r} would become the class {class_name}, and the code that is copied" in stderr
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("parent", "message"),
     [
@@ -85,7 +117,11 @@ def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "a b", "1st", "lambda", "é", "x" * 51, "r3l", "grpo", "alfworld", "json"]
+    "name",
+    [
+        *("../x", "a b", "1st", "lambda", "é", "x" * 51, "r3l", "grpo", "alfworld", "json"),
+        *("_", "_1", "none", "__main__"),
+    ],
 )
 def test_a_name_that_cannot_be_used_is_one_paragraph(monkeypatch, capsys, elsewhere, name):
     for kind in FILES:
