@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from r3l.workflow.plan import WorkflowConfig
 
 DEFAULT_SEEDS = [0, 1, 2]
+AGAINST = "grpo,r3l"
+TIER = "nano"
+ALL = "all"  # groups of test tasks
 
 
 MethodName = Annotated[str, typer.Argument(help="A file of configs/methods/ or $R3L_METHODS, or a variant.")]
@@ -51,12 +55,12 @@ RowsFile = Annotated[Path | None, output("Also write the rows as JSON.")]
 
 def compare(
     method: MethodName,
-    against: Against = "grpo,r3l",
-    tier: Tier = "nano",
+    against: Against = AGAINST,
+    tier: Tier = TIER,
     env: Envs = None,
     model: Model = None,
     seed: Seeds = None,
-    group: Group = "all",
+    group: Group = ALL,
     results: SeveralResults = None,
     stored: StoredRuns = None,
     cores: Cores = "all",
@@ -141,10 +145,32 @@ def compare(
     if offline and env is None:
         for variant, elsewhere in _variants_elsewhere(method, tier, config.envs, archives).items():
             print(f"stored on {', '.join(elsewhere)}: {variant}; compare it by that name")
+    power_command = shlex.join(_power_words(method, against, tier, env, group, results, stored))
     print(
-        f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these "
-        "runs"
+        printable(
+            f"next: {power_command} says how many seeds a difference takes; --html FILE shows these runs"
+        )
     )
+
+
+def _power_words(
+    method: str,
+    against: str,
+    tier: str,
+    env: str | None,
+    group: str,
+    results: Sequence[Path] | None,
+    stored: Path | None,
+) -> list[str]:
+    """The words of the `r3l compare power` command about the runs of a comparison; defaults are left out."""
+    words = ["r3l", "compare", "power", method]
+    words += ["--against", against] if against != AGAINST else []
+    words += ["--tier", tier] if tier != TIER else []
+    words += ["--env", env] if env else []
+    words += ["--group", group] if group != ALL else []
+    for folder in results or ():
+        words += ["--results", str(folder)]
+    return words + (["--stored", str(stored)] if stored else [])
 
 
 def _make_runs(
@@ -178,22 +204,25 @@ def _make_runs(
 
 def power(
     method: MethodName,
-    against: Against = "grpo,r3l",
-    tier: Tier = "nano",
+    against: Against = AGAINST,
+    tier: Tier = TIER,
     env: Envs = None,
-    group: Group = "all",
+    group: Group = ALL,
     power: Annotated[float, typer.Option(help="Probability of detecting the difference.")] = 0.8,
     difference: Annotated[float, typer.Option(help="Difference of success to detect.")] = 0.05,
     comparisons: Annotated[
         int, typer.Option(min=1, help="Comparisons that Holm's correction will cover.")
     ] = 1,
+    results: SeveralResults = None,
     stored: StoredRuns = None,
     out: RowsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan seeds and core-hours to detect a difference, given the variance of the stored runs.
+    """Plan seeds and core-hours to detect a difference, given the variance of finished runs.
 
-    Also shows the minimum detectable effect of 3, 5, 10 and 20 seeds. Nothing is trained.
+    Reads the runs that `r3l compare --offline` compares: your own of the method, else the stored ones;
+    stored ones of the others, else your own. Also shows the minimum detectable effect of 3, 5, 10 and 20
+    seeds. Nothing is trained.
 
     Example: `r3l compare power r3l --against grpo --power 0.8 --difference 0.05`
     """
@@ -201,14 +230,23 @@ def power(
     from r3l.report.compare import compare_methods
     from r3l.report.power import power_rows, power_table
     from r3l.report.reading import read_runs
-    from r3l.runs.run_paths import runs_of
+    from r3l.runs.run_paths import first_found, runs_of
     from r3l.stats.comparison import ALPHA
     from r3l.stats.power import PowerTarget
 
     opponents = opponents_of(method, against, tier)
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
-    loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, named("--env", env)))
+    envs = named("--env", env)
+    folders = results or [RESULTS]
+    archive = stored or stored_runs()
+
+    def runs_in(folder: Path, methods: list[str]) -> list[Path]:
+        return runs_of(folder, methods, tier, envs, may_be_none=folder != archive)
+
+    ours = first_found(runs_in(folder, [method]) for folder in [*folders, archive])
+    theirs = first_found(runs_in(folder, opponents) for folder in [archive, *folders])
+    loaded = read_runs([*ours, *theirs])
     compared = compare_methods(loaded, method, opponents, group)
     target = PowerTarget(ALPHA, power, comparisons)
     rows = power_rows(compared, loaded, difference, target)

@@ -1,4 +1,4 @@
-"""How many seeds a wanted difference takes, by the spread of stored runs, and what the stopping rule says."""
+"""How many seeds a wanted difference takes, by the spread of finished runs, and what the stopping rule says."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SHOWN_SEEDS = (3, 5, 10, 20)  # numbers of seeds whose minimum detectable effect
 class SeedPlan:
     """The seeds that one comparison takes, and their cost.
 
-    ``seeds``: how many the wanted difference takes, stored ones included; None if the spread is unknown.
-    ``core_seconds``: seconds times threads of training one seed of both methods, on average over the stored
+    ``seeds``: how many the wanted difference takes, finished ones included; None if the spread is unknown.
+    ``core_seconds``: seconds times threads of training one seed of both methods, on average over the finished
     runs. ``seeds_due``: how many more the stopping rule asks for.
     """
 
@@ -46,7 +46,7 @@ class SeedPlan:
 
     @property
     def core_hours_left(self) -> float | None:
-        """Core-hours for the seeds that are not stored yet; None if ``seeds`` is None."""
+        """Core-hours for the seeds that are not finished yet; None if ``seeds`` is None."""
         left = None if self.seeds is None else max(self.seeds - self.comparison.pairs, 0)
         return None if left is None else left * self.core_seconds / 3600
 
@@ -93,7 +93,7 @@ def power_rows(
 
 
 def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) -> Table:
-    """The table of ``rows``, a line each: stored seeds, spread, seeds needed, and their cost in core-hours.
+    """The table of ``rows``, a line each: finished seeds, spread, seeds needed, and their cost in core-hours.
 
     Further columns: minimum detectable effects of SHOWN_SEEDS seeds, and how many more seeds the stopping
     rule asks for. ``wanted``: the difference in success to detect, with which ``rows`` were made. ``target``:
@@ -130,7 +130,7 @@ def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) ->
     columns = [
         Column("env", lambda row: env_label(row.comparison.env)),
         Column("against", lambda row: row.comparison.label),
-        Column("stored", lambda row: row.comparison.pairs, "d"),
+        Column("finished", lambda row: row.comparison.pairs, "d"),
         Column("spread", spread_with_interval, right=True),
         Column("seeds", seeds_with_interval, right=True),
         Column("core-hours", lambda row: row.core_hours, ".1f"),
@@ -143,9 +143,9 @@ def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) ->
         columns,
         rows,
         f"paired t-test over seeds, two-sided {100 * target.alpha:g} %{family}, power "
-        f"{100 * target.power:g} %; spread: standard deviation of the paired differences of the stored "
+        f"{100 * target.power:g} %; spread: standard deviation of the paired differences of the finished "
         "seeds; in brackets its 95 % interval (chi-square) and what that makes of the seeds; core-hours: "
-        "of training both methods, as long as the stored runs took; left: of those that are not stored; "
+        "of training both methods, as long as the finished runs took; left: of seeds that are not finished; "
         "evaluation comes on top; k seeds: their minimum detectable effect",
         f"stopping rule: blocks of {RULE.block} seeds until the minimum detectable effect (two-sided "
         f"{100 * RULE.alpha:g} %, power {100 * POWER:g} %) is at most {RULE.difference:g}, {RULE.most} "

@@ -153,6 +153,26 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
     assert cell("alfworld", "opmd") in text
 
 
+def test_power_plans_with_the_runs_that_were_compared(monkeypatch, capsys, tmp_path, r3l):
+    """The command after a comparison did not know the user's own runs, to which it was given."""
+    for seed in range(3):
+        for method in ("raft", "opmd"):
+            write_run(tmp_path / "mine", method, seed, [1, 1], [seed % 2, 0])
+        write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
+    words = ["compare", "raft", "--against", "grpo,opmd", "--env", "alfworld", "--offline"]
+    words += ["--group", "easy", "--results", "mine", "--stored", "kept"]
+    code, out, err = run(monkeypatch, capsys, *words)
+    assert code == 0, err
+    (line,) = (line for line in out.splitlines() if line.startswith("next: "))
+    command = line.removeprefix("next: r3l ").partition(" says ")[0]
+    words = "--against grpo,opmd --env alfworld --group easy --results mine --stored kept"
+    assert command == f"compare power raft {words}"
+    rows = r3l(*command.split())["rows"]
+    assert [(row["against"], row["pairs"]) for row in rows] == [("grpo", 3), ("opmd", 3)]
+    (tmp_path / "mine").rename(tmp_path / "results")  # by default
+    assert r3l("compare", "power", "raft", "--against", "opmd", "--stored", "kept")["rows"][0]["pairs"] == 3
+
+
 def test_a_variant_with_brackets_is_compared(r3l, tmp_path):
     """Its directory's name would be a pattern."""
     scored = "grpo@evaluation.curve=[10]"
