@@ -20,7 +20,7 @@ from r3l.config.model import (
     locate,
     stored_model,
 )
-from r3l.config.resolution import default_model, planned_feedback_source, resolve
+from r3l.config.resolution import default_model, planned_feedback_source, resolve, train_command
 from r3l.config.run import Run, build_method, dialogue_of, feedback_source, gpu_cluster, hashed, trains
 from r3l.config.tier import (
     Compute,
@@ -78,6 +78,7 @@ __all__ = [
     "base_checkpoint_warning",
     "base_checkpoint_of",
     "stored_model",
+    "train_command",
     "trains",
     "validate",
     "variant",

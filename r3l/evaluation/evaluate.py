@@ -14,7 +14,7 @@ from pathlib import Path
 
 from typing_extensions import TypedDict
 
-from r3l.config import Run, base_checkpoint_of, environment_of, locate, trains
+from r3l.config import Run, base_checkpoint_of, environment_of, locate, train_command, trains
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError, DataError
 from r3l.core.task import Task, shared_problems
@@ -39,12 +39,27 @@ log = logging.getLogger(__name__)
 TRAINED_ON = "trained_on.json"  # in an exported model
 
 
+def check_has_checkpoint(run_dir: Path) -> None:
+    """Raise CheckpointError, with the command that trains it again, if a finished run has no checkpoint at all.
+
+    Stored runs have none. Nothing happens for a run that did not train, or that is not finished.
+    """
+    if not (run_dir / RESULT).is_file() or read_json(run_dir / RESULT, Result)["checkpoint"] is None:
+        return
+    if not any((run_dir / CHECKPOINTS).glob("step-*")):
+        raise CheckpointError(
+            f"{run_dir} has no checkpoint: stored runs are kept without. Make the run again in another "
+            f"directory, and evaluate that: {train_command(run_of(run_dir))} --run-dir DIRECTORY"
+        )
+
+
 def checkpoint_of(run_dir: Path) -> str | None:
     """The folder or hub id of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
 
     The latter is for a run that trained nothing. None if the model was at a server. Raises CheckpointError if
     the weights do not have the digest in result.json.
     """
+    check_has_checkpoint(run_dir)
     result = read_json(run_dir / RESULT, Result)
     if result["checkpoint_sha256"] is None:
         return None
@@ -53,8 +68,8 @@ def checkpoint_of(run_dir: Path) -> str | None:
         if base_weights(run.inputs()) != result["checkpoint_sha256"]:
             raise CheckpointError(
                 f"{locate(base_checkpoint_of(run))} is no longer the model of {run_dir}: its digest is not "
-                f"the one in {run_dir / RESULT}. Put the model back, or evaluate this one in another "
-                "directory (--out)"
+                f"the one in {run_dir / RESULT}. Put the model back, or make the run again in another "
+                f"directory, and evaluate that: {train_command(run)} --run-dir DIRECTORY"
             )
         return find(base_checkpoint_of(run))
     checkpoint = run_dir / result["checkpoint"]
@@ -131,6 +146,8 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
     described = describe_task_set(run.env, name)
     protocol = protocol_entry(run, name)  # a changed protocol file is an error now, before anything is played
     out = evaluation_folder(run_dir, name, run.env_settings.test_task_set)
+    if not served:
+        check_has_checkpoint(run_dir)  # before the lock, whose file would stay in a stored run
     with locked(out):
         result = read_json(run_dir / RESULT, Result)
         opened: AbstractContextManager[PlaySession]

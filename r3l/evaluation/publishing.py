@@ -19,7 +19,13 @@ from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError, first_line
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
-from r3l.evaluation.evaluate import TRAINED_ON, TrainedOn, checkpoint_of, trained_on
+from r3l.evaluation.evaluate import (
+    TRAINED_ON,
+    TrainedOn,
+    check_has_checkpoint,
+    checkpoint_of,
+    trained_on,
+)
 from r3l.evaluation.summary import caveats
 from r3l.evaluation.verification import check_signed
 from r3l.files.digests import SUMS
@@ -29,7 +35,7 @@ from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
 from r3l.runs.manifest import Manifest, run_of
 from r3l.runs.result import Result
-from r3l.runs.run_dir import CHECKPOINTS, EPISODES, EVALUATION, MANIFEST, RESULT
+from r3l.runs.run_dir import EPISODES, EVALUATION, MANIFEST, RESULT
 from r3l.stats.intervals import task_interval
 
 HUB = "hub:"
@@ -91,19 +97,15 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
 
     ``target``: a folder that does not exist yet, or ``hub:OWNER/NAME``; a new repository is private. Files
     for resuming are left out, a LoRA adapter is merged. With ``dry_run`` nothing is written. Raises DataError
-    if the run has no checkpoint, is not evaluated or has changed files, CheckpointError if its weights are
-    not the ones in its result, ConfigError for an invalid target or if the hub refuses, RunDirectoryError if
-    the folder cannot be written; then nothing of it is left.
+    if a server played the run, it is not evaluated or has changed files, CheckpointError if it has no
+    checkpoint or its weights are not the ones in its result, ConfigError for an invalid target or if the hub
+    refuses, RunDirectoryError if the folder cannot be written; then nothing of it is left.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)
-    # A run that trained nothing has the base checkpoint, in its own folder, as its model.
-    trained = result["checkpoint"] is not None
-    if not result["checkpoint_sha256"] or (trained and not (run_dir / CHECKPOINTS).is_dir()):
-        raise DataError(
-            f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has "
-            "none. Train it again with r3l train, then export that run"
-        )
+    check_has_checkpoint(run_dir)
+    if not result["checkpoint_sha256"]:
+        raise DataError(f"{run_dir} has no checkpoint: a model behind a server played it")
     repository = target.removeprefix(HUB)
     if target.startswith(HUB):
         try:

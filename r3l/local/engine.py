@@ -78,7 +78,8 @@ def train(
     check_installed(run)
     if not (run_dir / MANIFEST).is_file():
         checkpoint.check_start(run)
-        check_owner(run_dir, run)
+    if finished_result(run, run_dir) is None:
+        check_owner(run_dir, run)  # a stored run, or another one, stays as it is
     with locked(run_dir):
         # A directory belongs to one configuration; its run is finished, interrupted or new.
         if done := finished_result(run, run_dir):

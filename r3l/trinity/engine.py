@@ -113,6 +113,8 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
     if not backend.finished():
         backend.check(environment)
 
+    if finished_result(run, run_dir) is None:
+        check_owner(run_dir, run)  # a stored run, or another one, stays as it is
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done

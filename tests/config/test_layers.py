@@ -1,8 +1,10 @@
 """The layer that sets a value, and tuned learning rates in the files of methods."""
 
+import shlex
+
 import pytest
 
-from r3l.config import TierConfig, explained, load, load_method, resolve, variant
+from r3l.config import TierConfig, explained, hashed, load, load_method, resolve, train_command, variant
 from r3l.config import tuning as config_tuning
 from r3l.core.errors import ConfigError
 from r3l.evaluation.tuning import RULE
@@ -108,3 +110,25 @@ def test_a_set_option_cannot_contradict_the_name_of_the_row():
     assert resolve("nano", "math", "r3l@alpha=5", 0, overrides=["alpha=5"]).method_settings["alpha"] == 5
     with pytest.raises(ConfigError, match=r"--set train.lr=0.0003"):
         resolve("nano", "math", "grpo@train.lr=0.001", 0, overrides=["train.lr=0.0003"])
+
+
+def test_a_run_has_a_command_that_makes_it_again():
+    """Its model and changed settings are in it; what decides no result (workers) is not."""
+    overrides = ["alpha=5", "train.betas=[0.8,0.9]", "prompts=full", "workers=0", "evaluation.tasks=4"]
+    run = resolve("nano", "math", "r3l@retries=2", 3, "puzzles-1.5m", overrides)
+    command, *words = shlex.split(train_command(run).removeprefix("r3l "))
+    options = list(zip(words[::2], words[1::2], strict=True))
+    changes = [value for option, value in options if option == "--set"]
+    given = {option: value for option, value in options if option != "--set"}
+    assert command == "train" and given == {
+        "--tier": "nano",
+        "--env": "math",
+        "--method": "r3l@retries=2",
+        "--seed": "3",
+        "--model": "puzzles-1.5m",
+    }
+    assert not any(change.startswith("workers") for change in changes)
+    again = resolve("nano", "math", given["--method"], 3, given["--model"], changes)
+    assert hashed(again.model_dump(mode="json")) == hashed(run.model_dump(mode="json"))
+    usual = resolve("nano", "alfworld", "grpo", 0)
+    assert train_command(usual) == "r3l train --tier nano --env alfworld --method grpo --seed 0"

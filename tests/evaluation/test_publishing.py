@@ -8,7 +8,7 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM
 
-from r3l.core.errors import ConfigError, DataError, RunDirectoryError
+from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.evaluation.publishing import model_card, publish
 from r3l.files.digests import digest_with_names, write_digests
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl, stored_variants
@@ -106,7 +106,7 @@ def test_a_hub_that_cannot_be_reached_is_one_paragraph_and_a_dry_run_asks_nobody
 
 
 def test_a_run_without_its_own_checkpoint_or_scores_is_refused(run_dir, tmp_path):
-    with pytest.raises(DataError, match="stored runs are kept without"):
+    with pytest.raises(CheckpointError, match="stored runs are kept without.* r3l train .* --run-dir"):
         publish(STORED_RUN, str(tmp_path / "model"))
     (run_dir / "evaluation.json").write_text("{}")
     with pytest.raises(DataError, match=r"evaluation\.json"):

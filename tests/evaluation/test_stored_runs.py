@@ -7,6 +7,7 @@ import subprocess
 from contextlib import nullcontext
 
 import pytest
+from program import run
 
 from r3l.config import Run
 from r3l.core.errors import DataError, RunDirectoryError
@@ -51,6 +52,22 @@ def test_every_stored_number_follows_from_its_raw_lines(part):
     for path in PATHS[part::20]:
         check_signed(path.parent)
         verify(path.parent)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "evaluate --task-set nano/validation", "train --run-dir"])
+def test_a_stored_run_is_refused_and_stays_as_it_is(monkeypatch, capsys, tmp_path, command):
+    """It has no checkpoint. A lock and failed.json were left in it, with the advice to train into it."""
+    source = next(path.parent for path in PATHS if path.parent.match("alfworld-1.5m-plain/r3l/seed1"))
+    stored = shutil.copytree(source, tmp_path / "stored")
+    before = {path: path.read_bytes() for path in sorted(stored.rglob("*"))}
+    code, _, err = run(monkeypatch, capsys, *command.split(), stored)
+    assert code == 2 and err.count("\n") == 1
+    assert {path: path.read_bytes() for path in sorted(stored.rglob("*"))} == before
+    if command.startswith("evaluate"):
+        again = "r3l train --tier nano --env alfworld --method r3l --seed 1 --run-dir DIRECTORY"
+        assert f"{stored} has no checkpoint: stored runs are kept without. " in err and again in err
+    else:
+        assert "choose another directory (--run-dir, --out)" in err
 
 
 def test_one_changed_episode_is_found(copy):
