@@ -26,7 +26,7 @@ def methods(
     """
     from r3l.report import options
 
-    rows = options.methods(tier)
+    rows = options.methods(tier, name or ())
     for one in name or ():
         check_known("method", one, [row["method"] for row in rows])
     if name:
@@ -51,11 +51,11 @@ def envs(
 
     Example: `r3l list envs alfworld`
     """
-    from r3l.config import EnvConfig, load, names
+    from r3l.config import EnvConfig, env_configs, load, names
 
     for one in name or ():
         check_known("environment", one, names("envs"))
-    configs = [load("envs", one, EnvConfig) for one in name or names("envs")]
+    configs = [load("envs", one, EnvConfig) for one in name] if name else env_configs()
     if not name and not as_json:
         overview = [{"env": c.env, "label": c.label, "tiers": ", ".join(c.tiers)} for c in configs]
         print_rows({"envs": overview}, False)
@@ -150,7 +150,7 @@ def options(
         values = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
         print_rows({"options": [value._asdict() for value in values]}, as_json)
         return
-    declared = (*method_options(), *environment_options(), *run_options())
+    declared = (*method_options(name or ()), *environment_options(), *run_options())
     chosen = settings_named(declared, name) if name else declared
     content = {"options": [vars(option) for option in chosen]}
     print_shown(content, as_json, options_details(chosen) if name else options_overview(declared))

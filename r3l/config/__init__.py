@@ -5,7 +5,7 @@ file has a ``sources`` map that says for each key where its value comes from.
 """
 
 from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warning
-from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
+from r3l.config.environment import EnvConfig, EnvTierConfig, env_configs, environment_of
 from r3l.config.explanation import Explained, explained
 from r3l.config.files import Strict, is_own, load, names, own_folders, own_variables, validate
 from r3l.config.fingerprint_inputs import model_digest, model_identity, sft_folder
@@ -56,6 +56,7 @@ __all__ = [
     "build_method",
     "default_model",
     "dialogue_of",
+    "env_configs",
     "environment_of",
     "explained",
     "feedback_source",

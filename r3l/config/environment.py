@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from r3l.config.files import Label, Strict, TaskSetName, find_class, load, names
+from r3l.config.files import Label, Strict, TaskSetName, find_class, load, read_all
 from r3l.config.method import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
@@ -92,14 +92,19 @@ class EnvConfig(Strict):
         if tier in self.tiers:
             return self.tiers[tier]
         alike = [
-            name
-            for name in names("envs")
-            if name.startswith(f"{self.env}_") and tier in load("envs", name, EnvConfig).tiers
+            config.env
+            for config in env_configs()
+            if config.env.startswith(f"{self.env}_") and tier in config.tiers
         ]
         others = f", or --env {', '.join(alike)}" if alike else ""
         raise ConfigError(
             f"environment {self.env!r} has no tier {tier!r}: give --tier {' or '.join(self.tiers)}{others}"
         )
+
+
+def env_configs() -> list[EnvConfig]:
+    """The files of all environments, sorted by name; the user's broken ones are left out with a warning."""
+    return [*read_all("envs", lambda name: load("envs", name, EnvConfig)).values()]
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +25,9 @@ from r3l.core.option import OptionModel
 from r3l.files import paths
 from r3l.files.yaml_files import read_yaml
 
+log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 # Validated files by model, path and content: a grid loads a few dozen files thousands of times, and a file
 # that was changed meanwhile is read again.
@@ -144,6 +148,41 @@ def load(kind: str, name: str, model: type[M]) -> M:
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
         )
     return config
+
+
+def read_all(kind: str, read: Callable[[str], T], asked: Collection[str] = ()) -> dict[str, T]:
+    """What ``read`` returns for each file of ``kind`` (methods, envs), by its name, as :func:`names` lists them.
+
+    A user's file that ``read`` cannot use is left out with a warning, so that one broken file does not stop
+    the commands about all others. Raises its ConfigError if the name is ``asked`` for, or if the file is the
+    package's.
+    """
+    found = {}
+    for name in names(kind):
+        value = read(name) if name in asked else read_or_warn(kind, name, read)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def read_or_warn(kind: str, name: str, read: Callable[[str], T]) -> T | None:
+    """What ``read`` returns for the file ``name`` of ``kind``; None, with a warning, for a broken user's file.
+
+    Raises the ConfigError of ``read`` for a file of the package.
+    """
+    try:
+        return read(name)
+    except ConfigError as error:
+        if not is_own(kind, name):
+            raise
+        _warn_once(f"{kind[:-1]} {name!r} is left out: {error}")
+        return None
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Log a warning, once in this process."""
+    log.warning("%s", text)
 
 
 def _path(kind: str, name: str) -> Path:

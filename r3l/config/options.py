@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import NoneType
@@ -12,8 +12,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 
 from r3l.config.environment import EnvTierConfig
-from r3l.config.files import find_class, names
-from r3l.config.method import load_method, method_files
+from r3l.config.files import find_class, names, read_all
+from r3l.config.method import MethodConfig, load_method, method_files
 from r3l.config.model import ClusterConfig
 from r3l.config.tier import TierConfig
 from r3l.core.errors import ConfigError, did_you_mean
@@ -40,18 +40,19 @@ class Option:
     used_by: str = ""
 
 
-def method_options() -> list[Option]:
+def method_options(asked: Collection[str] = ()) -> list[Option]:
     """The options that methods declare in code, sorted by name; one that differs by method has several rows.
 
-    Methods that only extend another method are left out.
+    Methods that only extend another method are left out, and broken files of the user's, with a warning;
+    the ConfigError of one in ``asked`` is raised.
     """
-    methods = {name: load_method(name) for name in names("methods")}
-    own = {
-        name: find_class("methods", config.code or "").Settings
-        for name, config in methods.items()
-        if not config.extends
-    }
-    return _shared(own)
+
+    def declared(name: str) -> tuple[MethodConfig, type[BaseModel]]:
+        config = load_method(name)
+        return config, find_class("methods", config.code or "").Settings
+
+    methods = read_all("methods", declared, asked)
+    return _shared({name: settings for name, (config, settings) in methods.items() if not config.extends})
 
 
 def environment_options() -> list[Option]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from r3l import config
 from r3l.config import EnvConfig, ModelConfig, load, names
+from r3l.config.files import read_or_warn
 from r3l.feedback.feedback import FeedbackSource
 from r3l.report.table import Cell, rounded
 from r3l.stats.comparison import ALPHA, POWER, Comparison
@@ -36,8 +37,16 @@ MDE_NOTE = (
 
 
 def env_label(env: str) -> str:
-    """Printed name of an environment (``label`` of its config); unknown names are kept."""
-    return load("envs", env, EnvConfig).label if env in names("envs") else env
+    """Printed name of an environment (``label`` of its config); a name without a usable file is kept."""
+    config = _env_config(env)
+    return config.label if config else env
+
+
+def _env_config(env: str) -> EnvConfig | None:
+    """The file of an environment; None if there is none, and for a broken one of the user's (with a warning)."""
+    if env not in names("envs"):
+        return None
+    return read_or_warn("envs", env, lambda name: load("envs", name, EnvConfig))
 
 
 def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str]]) -> str:
@@ -55,9 +64,8 @@ def question_set(tier: str, env: str, task_set: str) -> str:
 
     It is the task set's own name if none is defined or the environment is unknown.
     """
-    if env not in names("envs"):
-        return task_set
-    return load("envs", env, EnvConfig).question_sets.get(tier, {}).get(task_set, task_set)
+    config = _env_config(env)
+    return config.question_sets.get(tier, {}).get(task_set, task_set) if config else task_set
 
 
 @cache
@@ -77,8 +85,10 @@ def model_label(model: str) -> str:
 
 
 def usual_model(tier: str, env: str) -> str | None:
-    """The tier's model in an environment; None for an environment whose file is gone."""
-    return config.default_model(tier, env) if env in names("envs") else None
+    """The tier's model in an environment; None for an environment whose file is gone or broken."""
+    if env not in names("envs"):
+        return None
+    return read_or_warn("envs", env, lambda name: config.default_model(tier, name))
 
 
 def base_and_recipe(model: str) -> tuple[str, str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from r3l.config import (
@@ -18,10 +19,10 @@ from r3l.config import (
     environment_of,
     load,
     load_method,
-    names,
     resolve,
     variant,
 )
+from r3l.config.files import read_all
 from r3l.config.method import Scope, method_of, settings_in
 from r3l.config.options import CITED, Option, environment_options, method_options
 from r3l.report.table import Column, Table, table
@@ -33,45 +34,42 @@ COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force"
 COMMAND = "r3l list differences"
 
 
-def methods(tier: str) -> list[dict[str, Any]]:
+def methods(tier: str, asked: Collection[str] = ()) -> list[dict[str, Any]]:
     """One record per method: label, code, the most rollouts of a task, and the settings of each profile.
 
     Settings are complete (defaults included); ``changed`` lists the settings in which a profile differs from
     ``paper``. ``where`` lists settings that hold only in some environments, for some models or for turns,
-    unless the tier sets them. Raises ConfigError for an unknown ``tier``.
+    unless the tier sets them. A broken file of the user's is left out with a warning. Raises ConfigError for
+    an unknown ``tier``, and for a broken file of a method in ``asked``.
     """
     load("tiers", tier, TierConfig)
-    rows = []
-    for name in names("methods"):
-        config = load_method(name)
-        # Settings of sections (``train.lr``) are not the method's own; building it adds its defaults.
-        stated = {p: settings_in(name, Scope(tier, p)) for p in PROFILES}
-        own = {p: {k: v for k, v in settings.items() if "." not in k} for p, settings in stated.items()}
-        built = {p: method_of(name, config.code or "", own[p]) for p in PROFILES}
-        settings = {profile: dict(method.describe()) for profile, method in built.items()}
-        rows.append(
-            {
-                "method": name,
-                "label": config.label,
-                "code": config.code,
-                "extends": config.extends,
-                "rollouts": {profile: method.max_rollouts for profile, method in built.items()},
-                "settings": settings["paper"],
-                "changed": {p: changed(settings["paper"], settings[p]) for p in PROFILES[1:]},
-                "where": [
-                    {"condition": entry.condition(), "settings": left, "source": entry.source}
-                    for entry in config.where
-                    if tier in (entry.tiers or [tier])
-                    and (
-                        left := {
-                            k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})
-                        }
-                    )
-                ],
-                "sources": config.sources,
-            }
-        )
-    return rows
+    return [*read_all("methods", partial(_method, tier), asked).values()]
+
+
+def _method(tier: str, name: str) -> dict[str, Any]:
+    """The record of one method."""
+    config = load_method(name)
+    # Settings of sections (``train.lr``) are not the method's own; building it adds its defaults.
+    stated = {p: settings_in(name, Scope(tier, p)) for p in PROFILES}
+    own = {p: {k: v for k, v in settings.items() if "." not in k} for p, settings in stated.items()}
+    built = {p: method_of(name, config.code or "", own[p]) for p in PROFILES}
+    settings = {profile: dict(method.describe()) for profile, method in built.items()}
+    where = []
+    for entry in config.where:
+        left = {k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})}
+        if left and tier in (entry.tiers or [tier]):
+            where.append({"condition": entry.condition(), "settings": left, "source": entry.source})
+    return {
+        "method": name,
+        "label": config.label,
+        "code": config.code,
+        "extends": config.extends,
+        "rollouts": {profile: method.max_rollouts for profile, method in built.items()},
+        "settings": settings["paper"],
+        "changed": {p: changed(settings["paper"], settings[p]) for p in PROFILES[1:]},
+        "where": where,
+        "sources": config.sources,
+    }
 
 
 def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

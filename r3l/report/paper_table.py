@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.config import EnvConfig, load, names
+from r3l.config import env_configs
 from r3l.report.frame import ALL, CONSTANT_ANSWER
 from r3l.report.labels import (
     FEEDBACK,
@@ -229,7 +229,7 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     if empty := [column for column in columns if column not in run]:
         tiers = {row.tier for row in rows}
         possible = set()
-        for config in (load("envs", name, EnvConfig) for name in names("envs")):
+        for config in env_configs():
             possible |= {config.label} if tiers & {*config.tiers} else set()
             for tier in tiers:
                 possible |= {*config.question_sets.get(tier, {}).values()}

@@ -20,11 +20,11 @@ from r3l.config import (
     EnvTierConfig,
     Run,
     TierConfig,
+    env_configs,
     environment_of,
     find_model,
     load,
     locate,
-    names,
     trains,
 )
 from r3l.core.errors import DataError
@@ -52,11 +52,8 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
     """
     check_named_folders()
     config = load("tiers", tier, TierConfig)
-    envs = []
-    for name in [run.env] if run else names("envs"):
-        env = load("envs", name, EnvConfig)
-        if tier in env.tiers:
-            envs.append(env)
+    known = [load("envs", run.env, EnvConfig)] if run else env_configs()
+    envs = [env for env in known if tier in env.tiers]
     checks = [*_packages(), *_machine(), *_engine(config, envs, run)]
     for env in tracked(envs, "starting environments"):
         checks += _environment(env, tier)

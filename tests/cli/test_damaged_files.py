@@ -14,9 +14,12 @@ import subprocess
 import sys
 
 import pytest
+from program import run as program
+from report.runs import write_run
 from start_models import cell
 
 from r3l import cli
+from r3l.config import files
 from r3l.config.protocol import load_protocol
 from r3l.evaluation import verification
 from r3l.files import paths
@@ -157,6 +160,34 @@ def test_a_users_yaml_and_code(wrong, monkeypatch, tmp_path, kind):
             for command in (("list", kind), ("list", "options", *which)):
                 assert not wrong(*command), (command, content[:100])
         (mine / f"{name}{suffix}").write_bytes(intact)
+
+
+@pytest.mark.parametrize("kind", ["envs", "methods"])
+def test_a_broken_file_of_the_user_stops_no_command_about_others(monkeypatch, capsys, caplog, tmp_path, kind):
+    """One such file ended `r3l report` and `r3l list`. Only commands that ask for it end, and name it."""
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "halved.yaml").write_text(f"{kind[:-1]}: [")
+    write_run(tmp_path / "results", "grpo", 0, [1], [0])
+    write_run(tmp_path / "results", "grpo", 0, [1], [0], env="halved")  # while its file was good
+    monkeypatch.setenv(f"R3L_{kind.upper()}", str(mine))
+    for command in (f"list {kind}", "list options", "list differences", "report", "table table1"):
+        caplog.clear()
+        files._warn_once.cache_clear()
+        code, out, err = program(monkeypatch, capsys, *command.split())
+        assert code == 0 and out, (command, err)
+        if kind == "methods" and command != "table table1":
+            assert f"method 'halved' is left out: {mine}/halved.yaml: not valid YAML" in caplog.text, command
+    for command in (
+        f"list {kind} halved",
+        f"train --{kind[:-1]} halved",
+        f"table table1 --{kind[:-1]} halved",
+    ):
+        code, out, err = program(monkeypatch, capsys, *command.split())
+        assert code == 2 and err.startswith(f"error: {mine}/halved.yaml: not valid YAML"), (command, err)
+    code, out, err = program(monkeypatch, capsys, "list", "options", "halved")
+    assert code == 2 and "halved" in err
 
 
 @pytest.mark.parametrize("file", ["alfworld/react.yaml", "alfworld/react.txt", "published.csv"])
