@@ -227,6 +227,8 @@ def check_published(run: Run) -> None:
 def read_file(path: Path, options: Mapping[str, Any]) -> list[PlannedEvaluation]:
     """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines.
 
+    Of ``set`` and ``request``, lists of ``key=value``, each key has its own default.
+
     Raises ConfigError, with the line, for the first that cannot be played, and for two that would write
     different evaluations into one folder.
     """
@@ -242,6 +244,8 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[PlannedEvaluation]
         if not isinstance(line, dict):
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
         entry = validate(EvaluationRequest, {**options, **line}, place)
+        merged = {key: _added(getattr(entry, key), options[key]) for key in ("set", "request")}
+        entry = entry.model_copy(update=merged)
         try:
             plan = plan_evaluation(entry)
         except R3LError as error:
@@ -256,6 +260,12 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[PlannedEvaluation]
                 )
         plans.append(plan)
     return plans
+
+
+def _added(changes: list[str], defaults: list[str]) -> list[str]:
+    """``changes`` (``key=value``), after those of ``defaults`` whose key they do not set."""
+    keys = {change.partition("=")[0] for change in changes}
+    return [*(default for default in defaults if default.partition("=")[0] not in keys), *changes]
 
 
 def several_protocols(entry: EvaluationRequest) -> list[str]:

@@ -11,7 +11,7 @@ from chat_server import completion, serving
 from docs.pages import blocks
 from program import run
 
-from r3l.cli.evaluations import EvaluationRequest, plan_evaluation
+from r3l.cli.evaluations import EvaluationRequest, plan_evaluation, read_file
 from r3l.files.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_workers")
@@ -133,6 +133,29 @@ def test_a_model_that_a_later_line_is_too_long_for_plays_none(monkeypatch, capsy
         and "has positions for 2048" in err
         and [path.name for path in tmp_path.iterdir()] == ["two.yaml"]
     )
+
+
+def test_settings_of_the_command_line_are_added_to_those_of_a_line(monkeypatch, tmp_path):
+    """A line's ``set`` dropped all of them; now it wins where both set one key."""
+    monkeypatch.chdir(tmp_path)
+    Path("two.yaml").write_text(
+        "evaluations: [{env: math, n: 1}, {env: math, n: 2, set: [evaluation.temperature=0.5, workers=1]}]"
+    )
+    options = {"model": "math-1.5m", "set": ["evaluation.temperature=0.25", "threads=2"], "request": []}
+    first, second = (plan.run for plan in read_file(Path("two.yaml"), options))
+    assert (first.evaluation.temperature, first.threads) == (0.25, 2)
+    assert (second.evaluation.temperature, second.threads, second.workers) == (0.5, 2, 1)
+
+
+def test_requests_of_the_command_line_are_added_to_those_of_a_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("one.yaml").write_text("evaluations: [{env: math, n: 1, request: [top_p=0.5]}]")
+    with serving(lambda request, before: completion("2")) as (url, seen):
+        words = ("evaluate", "one.yaml", "--server", url, "--request", "top_p=0.9", "--request", "top_k=3")
+        code, _, err = run(monkeypatch, capsys, *words)
+    assert code == 0, err
+    sent = [request for request in seen if "messages" in request]
+    assert sent and all((request["top_p"], request["top_k"]) == (0.5, 3) for request in sent)
 
 
 def test_how_a_machine_computes_is_set_but_stands_in_no_name():
