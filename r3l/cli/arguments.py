@@ -62,16 +62,21 @@ def with_name(folder: Path | None) -> Path | None:
     return resolved
 
 
-def output(meaning: str, folder: bool = False) -> Any:
+def output(meaning: str, folder: bool = False, ending: str = "") -> Any:
     """Declare a command's option for a path to write.
 
-    ``meaning`` is its help; ``folder``: it may be a folder. Whether it can be written is checked while the
-    command line is read, before any work. Raises RunDirectoryError then.
+    ``meaning`` is its help; ``folder``: it may be a folder; ``ending``: how its name must end. That, and
+    whether it can be written, is checked while the command line is read, before any work. Raises ConfigError
+    or RunDirectoryError then.
     """
 
-    def checked(out: Path | None) -> Path | None:
+    def checked(param: typer.CallbackParam, out: Path | None) -> Path | None:
         from r3l.files.writing import check_writable
 
+        if out is not None and not out.name.endswith(ending):
+            raise ConfigError(
+                f"--{param.name} {out} must end with {ending}: name the file {out.with_suffix(ending)}"
+            )
         if folder:
             out = with_name(out)
         if out is not None:

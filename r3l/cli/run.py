@@ -32,6 +32,7 @@ from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
 from r3l.cli.workflow import (
     RENAMED,
+    check_models,
     count_jobs,
     default_resources,
     dirs_of_other_runs,
@@ -107,6 +108,8 @@ def run(
     content = workflow_values(tier, **_grid_options(env, method, model, seed, grid, overrides, logger))
     config = plan.load(content)
     files, runs = _planned(targets, config)
+    if model is not None:
+        check_models(RESULTS, runs)
     to_prepare = _to_prepare(profile, runs, as_json) if profile and dry_run else []
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}

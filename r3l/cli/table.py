@@ -30,7 +30,9 @@ from r3l.core.errors import ConfigError, DataError, unknown
 if TYPE_CHECKING:
     from r3l.report.table import Table
 
-TableFile = Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md next to it.")]
+TableFile = Annotated[
+    Path | None, output("NAME.csv: also write the table there, and as .tex and .md.", ending=".csv")
+]
 ProbeFiles = Annotated[list[Path], typer.Argument(help="Files that `r3l probe` wrote.", show_default=False)]
 
 
@@ -73,8 +75,9 @@ def table(
     config = configured(tier)
 
     # Read the runs, with their scores on question sets if the table has such columns, and keep those that it
-    # shows. A tier's planned rows, and published numbers, need no run.
-    may_be_none = tier is not None or spec.kind == "published"
+    # shows. A tier's planned rows, and published numbers, need no run; of environments that are named only
+    # runs are shown.
+    may_be_none = (tier is not None and not selection.envs) or spec.kind == "published"
     paths = found(selection.runs, results, may_be_none)
     if spec.question_sets:
         further = [one for path in paths for one in find_further(path.parent)]
@@ -85,7 +88,11 @@ def table(
     if not len(shown) and not may_be_none:
         where = " or ".join(map(str, results or ([] if selection.runs else [RESULTS])))
         envs = ", ".join(selection.envs or config.columns(spec))
-        raise DataError(f"no run under {where} belongs to {name} ({envs})")
+        at_tier = f" at tier {tier}" if tier else ""
+        raise DataError(
+            f"no run under {where} belongs to {name} ({envs}){at_tier}: name other --env, --method, --tier or "
+            "--results, or make the runs (`r3l run`)"
+        )
 
     # Make its rows and both layouts; the files have the paper's.
     built = tables.build(

@@ -192,21 +192,33 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
     """Raise an R3LError if packages or the base checkpoint of one of the unfinished ``runs`` are missing.
 
     ``runs``: by directory under ``results``. ``split``: the task set, test or validation, whose evaluation
-    finishes a run. This is checked now, not in a job that starts after others have trained for an hour. Of
-    base checkpoints only names are checked: folders and hub models may exist on the machine of the job alone.
+    finishes a run. This is checked now, not in a job that starts after others have trained for an hour.
     """
-    from r3l.config import environment_of, locate
-    from r3l.local.checkpoint import find
-    from r3l.workflow.status import evaluation_of
+    from r3l.config import environment_of
 
-    unfinished = [
-        run for path, run in runs.items() if not evaluation_of(results / path, run, split).is_file()
-    ]
-    for env in sorted({run.env for run in unfinished}):
+    for env in sorted({run.env for run in _unfinished(results, runs, split)}):
         environment_of(env).check_installed()
-    for model in sorted({run.model for run in unfinished}):
+    check_models(results, runs, split)
+
+
+def check_models(results: Path, runs: Mapping[str, Run], split: Split = "test") -> None:
+    """Raise CheckpointError if a base checkpoint of the unfinished ``runs`` has an unknown name.
+
+    Folders and hub models may exist on the machine of a job alone, so they are not looked for.
+    """
+    from r3l.config import locate
+    from r3l.local.checkpoint import find
+
+    for model in sorted({run.model for run in _unfinished(results, runs, split)}):
         if "/" not in locate(model):
             find(model)
+
+
+def _unfinished(results: Path, runs: Mapping[str, Run], split: Split) -> list[Run]:
+    """The ``runs`` (by directory under ``results``) that are not evaluated on ``split`` yet."""
+    from r3l.workflow.status import evaluation_of
+
+    return [run for path, run in runs.items() if not evaluation_of(results / path, run, split).is_file()]
 
 
 def _raise_refusal(output: str) -> None:

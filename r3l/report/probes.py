@@ -92,6 +92,9 @@ def read(paths: Sequence[Path]) -> list[Content]:
     """
     probes = []
     for path in paths:
+        if not path.is_file():
+            why = "is not a file" if path.exists() else "is missing"
+            raise DataError(f"{path} {why}; name a file that r3l probe wrote (results/probe/*.json)")
         try:
             probes.append(read_json(path, ProbeResult))
         except DataError as error:

@@ -335,3 +335,11 @@ def test_a_table_of_a_tier_without_runs_has_the_planned_rows(r3l, tmp_path):
     rows = r3l("table", "table1", "--tier", "paper")["rows"]
     assert {row["tier"] for row in rows} == {"paper"} and not any(row["seeds_done"] for row in rows)
     assert "r3l" in {row["method"] for row in rows}
+
+
+@pytest.mark.parametrize("tier", ["nano", "smol"])
+def test_a_table_of_an_environment_without_runs_at_a_tier_says_so(refused, tmp_path, tier):
+    """It printed the published numbers alone, of other environments."""
+    write_run(tmp_path / "results", "grpo", 0, [1, 0], [0, 0])
+    said = refused("table", "table1", "--tier", tier, "--env", "math")
+    assert f"no run under results belongs to table1 (math) at tier {tier}: name other --env" in said
