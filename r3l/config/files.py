@@ -201,14 +201,23 @@ def find_class(kind: str, code: str) -> Any:
     """Import the class that ``code`` (``module:Class``) names, from r3l or the user's folders of ``kind``.
 
     The user's folders are appended to sys.path. Raises ConfigError if the module is elsewhere (it is then not
-    imported, even if a manifest names it), if it cannot be imported, or if it has no such class.
+    imported, even if a manifest names it), if it has the name of an installed one, if it cannot be imported,
+    or if it has no such class.
     """
     module, _, name = code.partition(":")
     own = [str(folder) for folder in own_folders(kind)]
     top = module.partition(".")[0]
-    if top != "r3l" and PathFinder.find_spec(top, own) is None:
-        where = f"r3l, or a file of {OWN[kind]} ({os.pathsep.join(own) or 'not set'})"
-        raise ConfigError(f"{kind[:-1]} code {code!r} is refused: its module must be of {where}")
+    if top != "r3l":
+        users = PathFinder.find_spec(top, own)
+        if users is None:
+            where = f"r3l, or a file of {OWN[kind]} ({os.pathsep.join(own) or 'not set'})"
+            raise ConfigError(f"{kind[:-1]} code {code!r} is refused: its module must be of {where}")
+        installed = _installed(top)
+        if installed not in (None, users.origin):
+            raise ConfigError(
+                f"{kind[:-1]} code {code!r}: Python would not import {users.origin or top}, but the installed "
+                f"module of the same name ({installed}); rename yours, also in key 'code'"
+            )
     sys.path += [folder for folder in own if folder not in sys.path]
     try:
         found = getattr(importlib.import_module(module), name, None)
@@ -226,6 +235,16 @@ def find_class(kind: str, code: str) -> Any:
     if top != "r3l":
         _refuse_misspelled(sys.modules[module])
     return found
+
+
+@cache
+def _installed(top: str) -> str | None:
+    """The file of the module ``top`` of Python or of an installed package; None if there is none."""
+    if top in sys.stdlib_module_names:
+        return "part of Python"
+    folders = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
+    spec = PathFinder.find_spec(top, folders)
+    return spec.origin if spec else None
 
 
 def _refuse_misspelled(module: ModuleType) -> None:

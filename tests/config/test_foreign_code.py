@@ -43,6 +43,20 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize("name", ["json", "yaml", "sys"])
+def test_a_module_named_as_an_installed_one_is_one_paragraph(mine, monkeypatch, capsys, name):
+    """The installed one was imported, and its missing class reported; with such a class it would have trained."""
+    (mine / f"{name}.py").write_text((mine / "shortest.py").read_text())
+    config = (mine / "shortest.yaml").read_text().replace("method: shortest", "method: mine")
+    (mine / "mine.yaml").write_text(config.replace("shortest:Shortest", f"{name}:Shortest"))
+    code, _, err = run(monkeypatch, capsys, "train", "--env", "math", "--method", "mine")
+    assert code == 2 and len(err.strip().splitlines()) == 1
+    said = (
+        f"method code '{name}:Shortest': Python would not import {mine}/{name}.py, but the installed module"
+    )
+    assert said in err and "rename yours, also in key 'code'" in err
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
