@@ -191,6 +191,7 @@ def protocol_of(env: str, identity: str) -> NamedProtocol:
     if found.identity != identity:
         raise ConfigError(
             f"{found.path} changed after the run with {identity} started: now it is {found.identity}; "
-            "restore the file, or evaluate in another folder with --out"
+            f"restore the file, or play again in another folder: r3l evaluate {env} --protocol "
+            f"{found.config.protocol} --out FOLDER, with the same model"
         )
     return found
