@@ -179,7 +179,7 @@ docs: setup
 STORED := results/stored
 stored: setup
 	$(BIN)/r3l verify
-	$(BIN)/r3l verify $(addprefix $(STORED)/,hint_gap curves map gate hints taught_hints taught_reflections)
+	$(BIN)/r3l verify $(addprefix $(STORED)/,hint_gap curves map gate hints taught_hints taught_reflections twenty_updates)
 	for t in table1 mathematics table_rltf learning retry_improvement cost pivot; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
 	for t in table2 baselines; do \
