@@ -6,7 +6,7 @@ file has a ``sources`` map that says for each key where its value comes from.
 
 from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warning
 from r3l.config.environment import EnvConfig, EnvTierConfig, env_configs, environment_of
-from r3l.config.explanation import Explained, explained
+from r3l.config.explanation import Explained, explained, train_command
 from r3l.config.files import Strict, is_own, load, names, own_folders, own_variables, validate
 from r3l.config.fingerprint_inputs import model_digest, model_identity, sft_folder
 from r3l.config.method import PROFILES, MethodConfig, Variant, load_method, method_label, variant
@@ -20,7 +20,7 @@ from r3l.config.model import (
     locate,
     stored_model,
 )
-from r3l.config.resolution import default_model, planned_feedback_source, resolve, train_command
+from r3l.config.resolution import default_model, planned_feedback_source, resolve
 from r3l.config.run import Run, build_method, dialogue_of, feedback_source, gpu_cluster, hashed, trains
 from r3l.config.tier import (
     Compute,

@@ -1,16 +1,20 @@
-"""Origins of a run's values: the file or option that sets each one, and the source given for it."""
+"""Where a run's values come from: file or option and its source; and the command that makes the run again."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from r3l.config.environment import environment_of
 from r3l.config.files import find_class, flat
 from r3l.config.method import Variant
-from r3l.config.resolution import METHOD, OPTIONS, layers_of, resolve
-from r3l.config.run import Run
+from r3l.config.resolution import CHOSEN, METHOD, OPTIONS, layers_of, resolve
+from r3l.config.run import Run, hashed
 from r3l.config.tier import TierSettings
+from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 
 
@@ -66,3 +70,28 @@ def explained(
             declaring = declaring.model_fields[section].annotation
         found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
     return found
+
+
+def train_command(run: Run) -> str:
+    """The text of the `r3l train` command that makes ``run`` again, with its settings; it names no directory.
+
+    ``--set`` has each setting that decides the result and that the present files give another value. If one
+    of these files is not here, the command only names tier, environment, method, seed and model.
+    """
+    words = ["r3l", "train", "--tier", run.tier, "--env", run.env, "--method", run.method]
+    words += ["--seed", str(run.seed)]
+    changes: list[str] = []
+    model: str | None = run.model
+    with suppress(ConfigError):
+        usual = resolve(run.tier, run.env, run.method, run.seed)
+        if usual.model == run.model:
+            model = None
+        else:
+            usual = resolve(run.tier, run.env, run.method, run.seed, model)
+        now = flat(hashed(usual.model_dump(mode="json")))
+        for key, value in flat(hashed(run.model_dump(mode="json"))).items():
+            # The name of the row has the protocol, if there is one.
+            if key.partition(".")[0] not in {*CHOSEN, "protocol"} and (key not in now or now[key] != value):
+                text = value if isinstance(value, str) else json.dumps(value)
+                changes += ["--set", f"{key}={text}"]
+    return shlex.join([*words, *(["--model", model] if model else []), *changes])

@@ -21,10 +21,7 @@ differs. r3l.config.explanation lists every value of a run with the layer that s
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from os.path import isdir
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -63,7 +60,7 @@ from r3l.config.method import (
 )
 from r3l.config.model import HUB_ID, ModelConfig, as_path, stored_model
 from r3l.config.protocol import load_protocol
-from r3l.config.run import Run, dialogue_of, feedback_source, hashed
+from r3l.config.run import Run, dialogue_of, feedback_source
 from r3l.config.tier import TierConfig
 from r3l.config.user_code import user_code
 from r3l.core.errors import ConfigError, did_you_mean
@@ -187,31 +184,6 @@ def default_model(tier: str, env: str) -> str:
     Raises ConfigError as :func:`resolve` does.
     """
     return resolve(tier, env, "grpo", 0).model_name()  # the same for every method
-
-
-def train_command(run: Run) -> str:
-    """The text of the `r3l train` command that makes ``run`` again, with its settings; it names no directory.
-
-    ``--set`` has each setting that decides the result and that the present files give another value. If one
-    of these files is not here, the command only names tier, environment, method, seed and model.
-    """
-    words = ["r3l", "train", "--tier", run.tier, "--env", run.env, "--method", run.method]
-    words += ["--seed", str(run.seed)]
-    changes: list[str] = []
-    model: str | None = run.model
-    with suppress(ConfigError):
-        usual = resolve(run.tier, run.env, run.method, run.seed)
-        if usual.model == run.model:
-            model = None
-        else:
-            usual = resolve(run.tier, run.env, run.method, run.seed, model)
-        now = flat(hashed(usual.model_dump(mode="json")))
-        for key, value in flat(hashed(run.model_dump(mode="json"))).items():
-            # The name of the row has the protocol, if there is one.
-            if key.partition(".")[0] not in {*CHOSEN, "protocol"} and (key not in now or now[key] != value):
-                text = value if isinstance(value, str) else json.dumps(value)
-                changes += ["--set", f"{key}={text}"]
-    return shlex.join([*words, *(["--model", model] if model else []), *changes])
 
 
 def layers_of(
