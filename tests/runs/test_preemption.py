@@ -55,7 +55,15 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
 
 
-def test_ctrl_c_in_an_update_waits_for_its_end_and_a_second_one_does_not(loop, capfd):
+@pytest.fixture(params=[signal.default_int_handler])
+def ctrl_c(request):
+    """What Ctrl-C does before the test; a shell may have started the tests ignoring it."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_an_update_waits_for_its_end_and_a_second_one_does_not(ctrl_c, loop, capfd):
     with stop_signals() as received:
         signal.raise_signal(signal.SIGINT)
         assert capfd.readouterr().err == "\nstops when this update ends; Ctrl-C again stops at once\n"
@@ -66,14 +74,11 @@ def test_ctrl_c_in_an_update_waits_for_its_end_and_a_second_one_does_not(loop, c
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(loop):
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stop_signals() as received:
-            signal.raise_signal(signal.SIGINT)
-            assert wait(loop, received, sleep_and_answer(0)) == "done"
-    finally:
-        signal.signal(signal.SIGINT, before)
+@pytest.mark.parametrize("ctrl_c", [signal.SIG_IGN], indirect=True)
+def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it(ctrl_c, loop):
+    with stop_signals() as received:
+        signal.raise_signal(signal.SIGINT)
+        assert wait(loop, received, sleep_and_answer(0)) == "done"
 
 
 def test_a_stop_signal_ends_a_response_between_two_tokens(monkeypatch):
