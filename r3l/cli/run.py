@@ -110,7 +110,7 @@ def run(
     files, runs = _planned(targets, config)
     if model is not None:
         check_models(RESULTS, runs)
-    to_prepare = _to_prepare(profile, runs, as_json) if profile and dry_run else []
+    to_prepare = _to_prepare(profile, runs, as_json) if dry_run else []
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
     command = snakemake_command(files, changes, placement + (_restarts(profile, runs) if profile else []))
@@ -265,8 +265,8 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     return files, needed
 
 
-def _to_prepare(profile: str, runs: Mapping[str, Run], as_json: bool) -> list[str]:
-    """List what is left to prepare before ``runs`` can start on a cluster: the profile, weights, data.
+def _to_prepare(profile: str | None, runs: Mapping[str, Run], as_json: bool) -> list[str]:
+    """List what is left to prepare before ``runs`` can start: weights, data, and a cluster's profile.
 
     Printed at once, unless ``as_json``: the jobs, which snakemake counts next, may take a minute.
     """
@@ -275,7 +275,8 @@ def _to_prepare(profile: str, runs: Mapping[str, Run], as_json: bool) -> list[st
 
     found = []
     try:
-        check_profile(default_resources(profile))
+        if profile:
+            check_profile(default_resources(profile))
     except ConfigError as error:
         found.append(str(error))
     found += lacking(runs.values())

@@ -20,14 +20,16 @@ from r3l.config import (
     EnvTierConfig,
     Run,
     TierConfig,
+    base_checkpoint_of,
     env_configs,
     environment_of,
     find_model,
     load,
     locate,
+    resolve,
     trains,
 )
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.named_folders import check_named_folders
 from r3l.core.validation import close_all
 from r3l.envs.base.package import EnvironmentPackage
@@ -78,6 +80,10 @@ def lacking(runs: Iterable[Run]) -> list[str]:
         check = weights(on_trinity) if on_trinity else _base_checkpoint(model, run.env)
         if not check.ok:
             found.append(f"{check.name}: {check.detail}; {check.fix}")
+    for run in {(run.model, run.env_settings.sft): run for run in runs}.values():
+        check = _sft_checkpoint(run)
+        if not check.ok:
+            found.append(check.detail)  # it says how to make it
 
     # The data of each environment: loading its tasks says what is missing.
     for env, run in {run.env: run for run in runs}.items():
@@ -145,6 +151,9 @@ def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Itera
     for model in dict.fromkeys(models.values()):
         users = ", ".join(label for label, name in models.items() if name == model)
         yield _base_checkpoint(model, users)
+    for usual in [run] if run else [resolve(config.tier, env.env, "grpo", 0) for env in envs]:
+        if usual.env_settings.sft:
+            yield _sft_checkpoint(usual)
     yield from local.checks(config)
 
 
@@ -163,6 +172,15 @@ def _base_checkpoint(model: str, users: str) -> Finding:
         fix = "give a folder in Hugging Face layout, with config.json and *.safetensors"
     found = short if present else f"no weights in {short}"
     return checked(f"base checkpoint {model!r} ({users})", present, found, fix)
+
+
+def _sft_checkpoint(run: Run) -> Finding:
+    """Whether this machine has the finished SFT from which ``run`` starts; ok too if it starts from none."""
+    name = f"SFT checkpoint {run.env_settings.sft!r} ({run.env})"
+    try:
+        return Finding(name, True, base_checkpoint_of(run))
+    except ConfigError as error:
+        return Finding(name, False, str(error), "make it as this says")
 
 
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:

@@ -63,3 +63,20 @@ def test_a_terminal_shows_whole_commands(monkeypatch, capsys, tmp_path, width):
     assert all(line.count("`") % 2 == 0 for line in lines)
     assert "FAIL ALFWorld engine: DataError:" in stdout
     assert all(len(line) <= width or str(tmp_path) in line for line in lines)  # a long path stays whole
+
+
+def test_a_missing_sft_checkpoint_is_named_with_the_command_that_makes_it(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    fix = "r3l sft smol_webshop_critic --model qwen2.5-coder-0.5b"
+    for chosen in ([], ["--env", "webshop"]):
+        code, stdout, _ = run(monkeypatch, capsys, "doctor", "--tier", "smol_cpu", *chosen, "--json")
+        checks = {check["name"]: check for check in json.loads(stdout)["checks"]}
+        found = checks["SFT checkpoint 'smol_webshop_critic' (webshop)"]
+        assert code == 2 and not found["ok"] and fix in found["detail"]
+
+    # A dry run of a table names it once for all of its runs; the row without SFT needs none.
+    code, stdout, _ = run(monkeypatch, capsys, "run", "table1", "--tier", "smol_cpu", "--dry-run")
+    assert " ".join(stdout.split()).count(fix) == 1
+    words = ("run", "table1", "--tier", "smol_cpu", "--method", "zero_shot", "--dry-run")
+    code, stdout, _ = run(monkeypatch, capsys, *words)
+    assert "r3l model fetch qwen2.5-coder-0.5b" in stdout and "r3l sft" not in stdout

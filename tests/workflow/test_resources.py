@@ -109,6 +109,7 @@ def test_the_committed_file_covers_every_tier():
     assert {line.tier: line.gpu for line in lines if line.rule is None} == {
         None: 0,
         "smol": 1,
+        "smol_cpu": 0,
         "paper": 1,
         "rltf": 1,
     }
