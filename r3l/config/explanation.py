@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from r3l.config.environment import environment_of
-from r3l.config.files import find_class, flat
+from r3l.config.files import differing, find_class, flat
 from r3l.config.method import Variant
 from r3l.config.resolution import CHOSEN, METHOD, OPTIONS, layers_of, resolve
 from r3l.config.run import Run, hashed
@@ -88,10 +88,13 @@ def train_command(run: Run) -> str:
             model = None
         else:
             usual = resolve(run.tier, run.env, run.method, run.seed, model)
-        now = flat(hashed(usual.model_dump(mode="json")))
-        for key, value in flat(hashed(run.model_dump(mode="json"))).items():
+        here, now = (one.model_dump(mode="json") for one in (run, usual))
+        # A section that decides nothing in one of them, such as lora of rank 0, may decide in the other.
+        decisive = flat(hashed(here)).keys() | flat(hashed(now)).keys()
+        values = flat(here)
+        for key in differing(here, now):
             # The name of the row has the protocol, if there is one.
-            if key.partition(".")[0] not in {*CHOSEN, "protocol"} and (key not in now or now[key] != value):
-                text = value if isinstance(value, str) else json.dumps(value)
+            if key in decisive and key in values and key.partition(".")[0] not in {*CHOSEN, "protocol"}:
+                text = values[key] if isinstance(values[key], str) else json.dumps(values[key])
                 changes += ["--set", f"{key}={text}"]
     return shlex.join([*words, *(["--model", model] if model else []), *changes])

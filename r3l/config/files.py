@@ -341,3 +341,9 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The sorted dotted keys whose values differ in two nested dictionaries; a missing value is None."""
+    a, b = flat(one), flat(other)
+    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from r3l.config.environment import EnvSettings, environment_of
-from r3l.config.files import flat
+from r3l.config.files import differing, flat
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName, method_of
 from r3l.config.model import ClusterConfig, find_model
@@ -138,9 +138,9 @@ class Run(TierSettings):
         """
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
-        keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         return [
-            f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here" for key in keys
+            f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here"
+            for key in differing(there, here)
         ]
 
 

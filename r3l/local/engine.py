@@ -78,11 +78,12 @@ def train(
     check_installed(run)
     if not (run_dir / MANIFEST).is_file():
         checkpoint.check_start(run)
-    if finished_result(run, run_dir) is None:
+    done = finished_result(run, run_dir)  # once for a finished run: it reads all weights
+    if done is None:
         check_owner(run_dir, run)  # a stored run, or another one, stays as it is
     with locked(run_dir):
         # A directory belongs to one configuration; its run is finished, interrupted or new.
-        if done := finished_result(run, run_dir):
+        if done := done or finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from r3l.config import hashed, variant
+from r3l.config.files import differing, flat
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
 from r3l.report.frame import by_bench, common_seeds, groups, scores_S_T
@@ -29,7 +30,7 @@ BUDGET = {
     "trained": TRAINED_TOKENS,
 }
 # Sections of a run's configuration that can differ between two runs of different methods.
-SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "judge", "env_settings")
+SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "judge", "lora", "env_settings")
 WRITERS = {"self": "the model itself", "environment": "the environment's critic"}
 PLACE = ("tier", "env", "model", "method", "group", "against", "label")
 NUMBERS = (
@@ -185,21 +186,12 @@ def setting_warnings(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
 
 def _pair_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     """The sentences of :func:`setting_warnings` on one pair of runs."""
-
-    def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:
-        """The settings of a section; a plain value has the key ""; an older run lacks the section."""
-        value = run.get(section)
-        return value if isinstance(value, dict) else {} if value is None else {"": value}
-
     lines = []
     a, b = (hashed(one.manifest["run"]) for one in (ours, theirs))
-    for section in SETTINGS:
-        here = section_of(a, section)
-        there = section_of(b, section)
-        for key in sorted(here.keys() | there.keys()):
-            if here.get(key) != there.get(key):
-                name = f"{section}.{key}" if key else section
-                lines.append(f"{name} is {here.get(key)!r} here and {there.get(key)!r} there")
+    here, there = flat(a), flat(b)
+    for key in differing(a, b):
+        if key.partition(".")[0] in SETTINGS:
+            lines.append(f"{key} is {here.get(key)!r} here and {there.get(key)!r} there")
 
     # Test episodes that a server sampled, and feedback that another model or the environment wrote.
     players = [

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from r3l.config import hashed
-from r3l.config.files import flat
+from r3l.config.files import differing
 from r3l.core.environment import INVALID_RESPONSES
 from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
@@ -241,8 +241,8 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
 
 
 def _settings_of(run: Row) -> dict[str, Any]:
-    """The settings that decide a run's result, by dotted key, without its seed."""
-    settings = flat(hashed(run["manifest"]["run"]))
+    """The settings that decide a run's result, without its seed."""
+    settings = hashed(run["manifest"]["run"])
     settings.pop("seed", None)
     return settings
 
@@ -301,9 +301,8 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             )
         ours = _settings_of(run)
         theirs = settings.setdefault((*bench, run["method"]), ours)
-        differing = [key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)]
-        if differing:
-            unlike[mate["path"].parent, run["path"].parent] = sorted(differing)
+        if changed := differing(ours, theirs):
+            unlike[mate["path"].parent, run["path"].parent] = changed
         distinct.append(rows)
     for (one, other_seed), keys in unlike.items():
         averaged = "%s and %s are seeds of one method but differ in %s; their mean is of different settings"

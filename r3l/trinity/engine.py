@@ -113,10 +113,11 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: f
     if not backend.finished():
         backend.check(environment)
 
-    if finished_result(run, run_dir) is None:
+    done = finished_result(run, run_dir)  # once for a finished run: it reads all weights
+    if done is None:
         check_owner(run_dir, run)  # a stored run, or another one, stays as it is
     with locked(run_dir):
-        if done := finished_result(run, run_dir):
+        if done := done or finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
         write_json_atomic(run_dir / MANIFEST, manifest(run))

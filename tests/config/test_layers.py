@@ -130,5 +130,8 @@ def test_a_run_has_a_command_that_makes_it_again():
     assert not any(change.startswith("workers") for change in changes)
     again = resolve("nano", "math", given["--method"], 3, given["--model"], changes)
     assert hashed(again.model_dump(mode="json")) == hashed(run.model_dump(mode="json"))
+    # An adapter of rank 0 is no part of the fingerprint, but the tier's own has rank 8.
+    run = resolve("smol", "webshop", "grpo", 0, overrides=["lora.rank=0"])
+    assert train_command(run).endswith("--env webshop --method grpo --seed 0 --set lora.rank=0")
     usual = resolve("nano", "alfworld", "grpo", 0)
     assert train_command(usual) == "r3l train --tier nano --env alfworld --method grpo --seed 0"
