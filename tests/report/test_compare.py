@@ -113,9 +113,11 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     manifest = json.loads((grpo.parent / "manifest.json").read_text())
     manifest["run"]["train"]["steps"] = 5
     manifest["run"]["prompts"] = "full"
+    manifest["run"]["lora"] = {"rank": 8}
     rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == [
+        "lora.rank is None here and 8 there",
         "prompts is 'compact' here and 'full' there",
         "train.steps is 10 here and 5 there",
     ]
