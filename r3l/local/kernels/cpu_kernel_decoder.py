@@ -37,10 +37,17 @@ class KernelTokens:
     """NewTokens (of prompts or responses) that attend over a KernelCache by our compiled CPU kernel.
 
     ``tokens[k]``: the new tokens of row ``rows[k]``. Creating one lengthens those rows. ``ids_N`` is
-    padded with zeros to one of few lengths (r3l.local.cpu:padded_rows).
+    padded with zeros to one of few lengths (r3l.local.cpu:padded_rows). ``all_wanted``: the logits of all of
+    them are read, else of each row's last.
     """
 
-    def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        cache: RowCache,
+        rows: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        all_wanted: bool = False,
+    ) -> None:
         counts = np.array([len(of_row) for of_row in tokens])
         self._layers = cache.layers.transpose(-1, -2).numpy()
         self._rows_K = np.array(rows)
@@ -54,7 +61,8 @@ class KernelTokens:
         before_K = self._starts_K - (self._ends_K - counts)
         self.positions_N = torch.zeros_like(self.ids_N)
         self.positions_N[:new] = torch.from_numpy(np.repeat(before_K, counts) + np.arange(new))
-        self.last_R = torch.from_numpy(self._ends_K - 1) if len(self.ids_N) > len(rows) else None
+        wanted = np.arange(new) if all_wanted else self._ends_K - 1
+        self.wanted_W = torch.from_numpy(wanted) if len(self.ids_N) > len(wanted) else None
         for row, count in zip(rows, counts.tolist(), strict=True):
             cache.lengths[row] += count
 
@@ -82,9 +90,8 @@ class KernelDecoder(PackedDecoder):
     grows = False  # the kernels read the part of a row that is filled, so a cache of full size costs no time
     columns_by = 1
 
-    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        tokens = [[token] for token in tokens_B.tolist()]
-        return self._logits(KernelTokens(self.row_cache, self.rows, tokens))
+    def _next(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        return self._logits(KernelTokens(self.row_cache, self.rows, tokens, all_wanted=True))
 
     def _logits(self, new: NewTokens) -> torch.Tensor:
         with mkl_below(len(new.ids_N)):

@@ -18,7 +18,7 @@ from r3l.local.model import forward
 from r3l.local.model.forward import sampled_logits
 from r3l.local.sampling.packed_decoding import (
     GROWTH,
-    AppendedColumn,
+    AppendedColumns,
     PackedDecoder,
     RowCache,
     Storage,
@@ -114,8 +114,8 @@ class GraphCache(RowCache):
         self.lengths[len(rows) :] = extra
 
 
-class GraphColumn(AppendedColumn):
-    """AppendedColumn (one new token per row) in memory whose address never changes, for a CUDA graph.
+class GraphColumn(AppendedColumns):
+    """AppendedColumns with one new token per row, in memory whose address never changes, for a CUDA graph.
 
     ``end``: number of columns of the cache that attention reads.
     """
@@ -181,11 +181,13 @@ class GraphDecoder(PackedDecoder):
     rows_left = 0.5  # lower than on a CPU, since each number of rows needs its own graphs
     storage: GraphStorage
 
-    def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:
+    def _column_logits(self, tokens: Sequence[Sequence[int]], wanted_W: torch.Tensor | None) -> torch.Tensor:
         lengths = self.row_cache.lengths
         end = rounded_up(max(lengths) + 1, GROWTH)
         self.counts["forwards"] += 1
-        return self.storage.graph(self.model, self.row_cache, end).logits(tokens, lengths)
+        return self.storage.graph(self.model, self.row_cache, end).logits(
+            [token for (token,) in tokens], lengths
+        )
 
 
 def _rounded(rows: int) -> int:

@@ -22,6 +22,7 @@ from r3l.local.model.forward import (
     vocabulary_logits,
     vocabulary_projection,
 )
+from r3l.local.sampling.prompt_lookup import PromptLookup
 
 
 def tokens_in(state: DialogCache | None) -> int:
@@ -37,7 +38,8 @@ class GenerationRequest:
     encode first, at least one; ``stops``: token ids that end the response and are part of it; ``seed``: seed
     of its draws; ``turn``: number of the response in its dialog, from 1. A decoder fills ``ids`` and
     ``logprobs`` (nats, at the sampling temperature; if that is 0, at temperature 1) and replaces ``state``,
-    which then holds all tokens but the last sampled one.
+    which then holds all tokens but the last sampled one. With drafts ``said`` has the pending and the sampled
+    tokens, and ``draft`` guesses of the next ones, of which the last pass encoded the first ``drafted``.
     """
 
     state: DialogCache | None
@@ -48,6 +50,9 @@ class GenerationRequest:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     turn: int = 1
+    said: list[int] = field(default_factory=list)
+    draft: list[int] = field(default_factory=list)
+    drafted: int = 0
 
     @cached_property
     def draws(self) -> np.ndarray:
@@ -109,9 +114,10 @@ class Decoder(ABC):
     """Samples one batch of responses: a forward pass over the prompts' pending tokens, then one per token.
 
     A token is drawn by inverting its cumulative distribution, in float64, at a uniform number that is seeded
-    only by the response. So, apart from rounding, a row's tokens do not depend on the rest of its batch. All
-    decoders use the same draws, so that they can be compared with each other. ``end_id``: fills padding.
-    ``counts``: gets ``encoded`` (prompt tokens) and ``forwards`` (passes) added.
+    only by the response and the token's place in it. So, apart from rounding, a row's tokens do not depend on
+    the rest of its batch, nor on drafts. All decoders use the same draws, so that they can be compared with
+    each other. ``end_id``: fills padding. ``counts``: gets ``encoded`` (prompt tokens) and ``forwards``
+    (passes) added. ``lookup``: drafts tokens, so that a pass may sample several; None: one a pass.
     """
 
     def __init__(
@@ -120,10 +126,12 @@ class Decoder(ABC):
         requests: list[GenerationRequest],
         end_id: int,
         counts: defaultdict[str, float],
+        lookup: PromptLookup | None = None,
     ) -> None:
         self.model = model
         self.end_id = end_id
         self.counts = counts
+        self.lookup = lookup
         self.live = list(requests)  # requests that are not finished
         self.queue = RequestQueue()
         self._projection: Projection | None = None
@@ -135,16 +143,17 @@ class Decoder(ABC):
     ) -> None:
         """Sample all responses: fill each request's ``ids`` and ``logprobs`` and replace its ``state``.
 
-        ``watch`` is called after every token with the number of responses that got one. ``queue``: further
+        ``watch`` is called after every pass with the number of responses that got tokens. ``queue``: further
         requests; a decoder may take some from the queue and sample them in the rows of finished ones. What is
         left in the queue at the end was not sampled.
         """
         self.queue = queue or self.queue
-        logits_B_V = self._begin(self.live)
+        logits_N_V = self._begin(self.live)
         while True:
-            # Sample one token for every live request, then let finished ones keep their caches. Their last
-            # token is not encoded: a next turn encodes it together with its prompt.
-            tokens = self._sample(logits_B_V)
+            # Sample one token for every live request, and further ones while its draft is right; then let
+            # finished ones keep their caches. Their last token is not encoded: a next turn encodes it
+            # together with its prompt.
+            self._sample(logits_N_V)
             watch(len(self.live))
             finished = {index for index, request in enumerate(self.live) if request.finished()}
             for index in finished:
@@ -157,13 +166,15 @@ class Decoder(ABC):
             if finished:
                 left = [index for index in range(len(self.live)) if index not in finished]
                 self.live = [self.live[index] for index in left]
-                tokens = tokens[left]
                 newcomers = self._keep(left)
 
-            # Encode the sampled tokens, and the prompts of newcomers, which then are part of the batch.
-            logits_B_V = self._next(tokens)
+            # Encode the last sampled tokens with their drafts, and the prompts of newcomers, which then are
+            # part of the batch.
+            if self.lookup:
+                self._draft(self.lookup)
+            logits_N_V = self._next([[r.ids[-1], *r.draft[: r.drafted]] for r in self.live])
             if newcomers:
-                logits_B_V = torch.cat([logits_B_V, self._begin(newcomers)])
+                logits_N_V = torch.cat([logits_N_V, self._begin(newcomers)])
                 self.live += newcomers
 
     def projection(self) -> Projection:
@@ -179,8 +190,15 @@ class Decoder(ABC):
         """Logits after the pending tokens of ``requests``, float64, shape (B, V)."""
 
     @abstractmethod
-    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        """Logits after one more token of each live request, float64, shape (B, V)."""
+    def _next(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Logits after each of the next ``tokens`` of each live request, float64, shape (N, V).
+
+        N is the number of all of these tokens, in this order. Without ``lookup`` each request has one.
+        """
+
+    def _forget(self, index: int, tokens: int) -> None:
+        """Drop the last encoded ``tokens`` of a live request: drafts that were not sampled."""
+        raise NotImplementedError  # a decoder without drafts has none to drop
 
     @abstractmethod
     def _state(self, index: int) -> DialogCache:
@@ -190,34 +208,68 @@ class Decoder(ABC):
     def _keep(self, indices: list[int]) -> list[GenerationRequest]:
         """Keep only the live requests ``indices``; return queued requests that take over the freed rows."""
 
-    def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
-        """Sample one token for each live request and append it, with its log-prob; the tokens, shape (B,).
+    def _draft(self, lookup: PromptLookup) -> None:
+        """Draft the next tokens of each live request, as many as are expected to pay."""
+        length = lookup.best_length(len(self.live))
+        for request in self.live:
+            # The first token is guessed even if none is encoded, to know how often guesses are right.
+            request.draft = lookup.draft(request.said, max(1, length))
+            room = request.sampling.max_tokens - len(request.ids) - 1
+            request.drafted = min(length, len(request.draft), room)
 
-        Works in the memory of ``logits_B_V``: with 150,000 words each copy takes as long as a layer.
+    def _sample(self, logits_N_V: torch.Tensor) -> None:
+        """Sample tokens for each live request and append them, with their log-probs.
+
+        ``logits_N_V`` has a row for the next token and one after each of the request's drafted tokens. Tokens
+        are kept up to the first that is not the drafted one. Works in the memory of ``logits_N_V``: with
+        150,000 words each copy takes as long as a layer.
         """
         # Temperature 0 is greedy: the best token, with its log-prob at temperature 1.
-        device = logits_B_V.device
-        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=device)
-        greedy_B = temperature == 0
-        scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
-        best_B = logits_B_V.argmax(-1) if greedy_B.any() else None
-        logp_B_V = torch.log_softmax(logits_B_V.div_(scale), dim=-1)
+        device = logits_N_V.device
+        of_N = [request for request in self.live for _ in range(1 + request.drafted)]
+        temperature = torch.tensor([request.sampling.temperature for request in of_N], device=device)
+        greedy_N = temperature == 0
+        scale = torch.where(greedy_N, torch.ones_like(temperature), temperature)[:, None]
+        best_N = logits_N_V.argmax(-1) if greedy_N.any() else None
+        logp_N_V = torch.log_softmax(logits_N_V.div_(scale), dim=-1)
 
-        # Invert the cumulative distribution at each request's own draw. Its last entry may be 1 only up to
+        # Invert the cumulative distribution at each token's own draw. Its last entry may be 1 only up to
         # rounding, so the draw is scaled by it.
-        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=device)
-        cumulative_B_V = logp_B_V.exp()
-        torch.cumsum(cumulative_B_V, -1, out=cumulative_B_V)
-        scaled_B_1 = draws[:, None] * cumulative_B_V[:, -1:]
-        picks = torch.searchsorted(cumulative_B_V, scaled_B_1, right=True).squeeze(1)
-        tokens_B = picks.clamp(max=logits_B_V.shape[1] - 1)
-        if best_B is not None:
-            tokens_B = torch.where(greedy_B, best_B, tokens_B)
-        logprobs_B = logp_B_V.gather(1, tokens_B[:, None]).squeeze(1)
-        for request, token, logprob in zip(self.live, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+        places = [len(request.ids) + k for request in self.live for k in range(1 + request.drafted)]
+        drawn = [request.draws[place] for request, place in zip(of_N, places, strict=True)]
+        draws = torch.tensor(drawn, device=device)
+        cumulative_N_V = logp_N_V.exp()
+        torch.cumsum(cumulative_N_V, -1, out=cumulative_N_V)
+        scaled_N_1 = draws[:, None] * cumulative_N_V[:, -1:]
+        picks = torch.searchsorted(cumulative_N_V, scaled_N_1, right=True).squeeze(1)
+        tokens_N = picks.clamp(max=logits_N_V.shape[1] - 1)
+        if best_N is not None:
+            tokens_N = torch.where(greedy_N, best_N, tokens_N)
+        logprobs_N = logp_N_V.gather(1, tokens_N[:, None]).squeeze(1)
+        sampled = zip(tokens_N.tolist(), logprobs_N.tolist(), strict=True)
+        for index, request in enumerate(self.live):
+            self._accept(index, [next(sampled) for _ in range(1 + request.drafted)])
+
+    def _accept(self, index: int, sampled: Sequence[tuple[int, float]]) -> None:
+        """Append to a live request its sampled tokens and log-probs, up to the first that was not drafted."""
+        request = self.live[index]
+        before = len(request.ids)
+        guesses = iter(request.draft)
+        for token, logprob in sampled:
             request.ids.append(token)
             request.logprobs.append(logprob)
-        return tokens_B
+            guess = next(guesses, None)
+            if self.lookup and guess is not None:
+                self.lookup.note(token == guess)
+            if token != guess or request.finished():
+                break
+        accepted = len(request.ids) - before
+        if accepted < len(sampled):
+            self._forget(index, len(sampled) - accepted)
+        if self.lookup:
+            known = len(request.said)
+            request.said += [*request.pending, *request.ids][known:]
+            self.lookup.learn(request.said, known)
 
 
 class ReferenceDecoder(Decoder):
@@ -250,8 +302,9 @@ class ReferenceDecoder(Decoder):
             self.counts["encoded"] += len(request.pending)
         return self._forward(ids.to(self.model.device), valid.to(self.model.device))
 
-    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        return self._forward(tokens_B[:, None], torch.ones_like(tokens_B, dtype=torch.bool)[:, None])
+    def _next(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        tokens_B_1 = torch.tensor(tokens, device=self.model.device)
+        return self._forward(tokens_B_1, torch.ones_like(tokens_B_1, dtype=torch.bool))
 
     def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
         """Logits after the last column, float64, shape (B, V)."""

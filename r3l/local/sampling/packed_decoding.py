@@ -25,6 +25,7 @@ from r3l.core.batching import batches_by_length
 from r3l.local.model import forward
 from r3l.local.model.forward import DialogCache, cache_shape, vocabulary_logits
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, tokens_in
+from r3l.local.sampling.prompt_lookup import PromptLookup
 
 # Our choices:
 GROWTH = 128  # columns by which caches grow; so many are read needlessly, at most
@@ -134,13 +135,13 @@ class RowCache:
 class NewTokens(Protocol):
     """The N new tokens of one forward pass, of one or more dialogs, and their attention over a cache.
 
-    ``ids_N``, ``positions_N``: token ids and positions. ``last_R``: index among the N of each dialog's last
-    new token; None if every dialog has one new token.
+    ``ids_N``, ``positions_N``: token ids and positions. ``wanted_W``: indices among the N of the tokens whose
+    logits are read, such as each dialog's last; None: all.
     """
 
     ids_N: torch.Tensor
     positions_N: torch.Tensor
-    last_R: torch.Tensor | None
+    wanted_W: torch.Tensor | None
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
         """Store keys and values of the new tokens in the cache and attend, in one layer of the model.
@@ -168,7 +169,7 @@ class AppendedTokens:
         of_rows = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
         positions_N = np.concatenate(of_rows)
         self.positions_N = torch.from_numpy(positions_N).to(device)
-        self.last_R: torch.Tensor | None = torch.from_numpy(ends - 1).to(device)
+        self.wanted_W: torch.Tensor | None = torch.from_numpy(ends - 1).to(device)
         self._rows_N = torch.from_numpy(np.repeat(rows, counts)).to(device)
 
         # Cut them into blocks of rows and queries that attend at once, and note where each token's result
@@ -233,30 +234,33 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
             yield [k for k in together if counts[k] > first], first, min(width, most - first)
 
 
-class AppendedColumn:
-    """The NewTokens of a decoding step: one sampled token for each row of ``cache``.
+class AppendedColumns:
+    """The NewTokens of a decoding step: a sampled token for each row of ``cache``, and drafts, for all as many.
 
-    ``last_R`` is None, since each dialog has only one new token. The caller increases the rows' lengths after
-    the step. Attention reads every column of the cache and masks the unused ones: in bfloat16 on a CPU,
-    reading only the used part of each row took three times as long.
+    The caller increases the rows' lengths after the step. Attention reads every column of the cache and masks
+    the unused ones: in bfloat16 on a CPU, reading only the used part of each row took three times as long.
     """
 
-    last_R: torch.Tensor | None = None
-
-    def __init__(self, cache: RowCache, tokens: Sequence[int]) -> None:
-        cache.reserve(max(cache.lengths) + 1)
+    def __init__(
+        self, cache: RowCache, tokens: Sequence[Sequence[int]], wanted_W: torch.Tensor | None = None
+    ) -> None:
+        width = len(tokens[0])
+        cache.reserve(max(cache.lengths) + width)
         device = cache.layers.device
         self._layers = cache.layers
         self._end = cache.layers.shape[-2]
-        self.ids_N = torch.tensor(tokens, device=device)
-        self.positions_N = torch.tensor(cache.lengths, device=device)
-        self._rows_N = torch.arange(len(tokens), device=device)
+        self.wanted_W = wanted_W
+        self.ids_N = torch.tensor(tokens, device=device).flatten()
+        positions = [length + column for length in cache.lengths for column in range(width)]
+        self.positions_N = torch.tensor(positions, device=device)
+        self._rows_N = torch.arange(len(tokens), device=device).repeat_interleave(width)
         self.hide_later()
 
     def hide_later(self) -> None:
-        """Set the attention bias: 0 up to the column of each row's new token, -inf in later columns."""
+        """Set the attention bias: 0 up to the column of each new token, -inf in later columns."""
         device = self._layers.device
-        hidden = torch.arange(self._end, device=device) > self.positions_N[:, None, None]
+        positions_R_C_1 = self.positions_N.view(self._layers.shape[2], -1, 1)
+        hidden = torch.arange(self._end, device=device) > positions_R_C_1
         # In the type of the caches, so that it is cast once and not in every layer.
         zeros = torch.zeros(hidden.shape, dtype=self._layers.dtype, device=device)
         self._bias = zeros.masked_fill_(hidden, -torch.inf)
@@ -270,7 +274,8 @@ class AppendedColumn:
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         keys, values = cache[..., : self._end, :]
-        return forward.attention(queries_N_H_D[:, None], keys, values, self._bias)[:, 0]
+        queries_R_C_H_D = queries_N_H_D.view(*self._bias.shape[:2], *queries_N_H_D.shape[1:])
+        return forward.attention(queries_R_C_H_D, keys, values, self._bias).flatten(0, 1)
 
 
 class PackedDecoder(Decoder):
@@ -293,8 +298,9 @@ class PackedDecoder(Decoder):
         requests: list[GenerationRequest],
         end_id: int,
         counts: defaultdict[str, float],
+        lookup: PromptLookup | None = None,
     ) -> None:
-        super().__init__(model, requests, end_id, counts)
+        super().__init__(model, requests, end_id, counts, lookup)
         self.storage = storage
         self.row_cache = self.caches(len(requests), self._columns(requests), model, storage)
         self.rows: list[int] = []  # row of each live request in the cache
@@ -348,24 +354,31 @@ class PackedDecoder(Decoder):
             self.counts["encoded"] += sum(len(new[row]) for row in together)
         return after
 
-    def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        # Every row of the cache takes part. A row without a live request gets the end token, and its length
-        # stays, so that it writes the same column again and again.
-        tokens = [self.end_id] * len(self.row_cache.lengths)
-        for row, token in zip(self.rows, tokens_B.tolist(), strict=True):
-            tokens[row] = token
-        logits = self._column_logits(tokens)
-        for row in self.rows:
-            self.row_cache.lengths[row] += 1
-        return logits if self.rows == list(range(len(tokens))) else logits[self.rows]
+    def _next(self, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        # Every row of the cache takes part, with as many tokens as the longest. What pads a row writes columns
+        # beyond its length, which nothing reads; the length of a row without a live request stays.
+        width = max(map(len, tokens))
+        padded = [[self.end_id] * width for _ in self.row_cache.lengths]
+        wanted: list[int] = []
+        for row, of_row in zip(self.rows, tokens, strict=True):
+            padded[row][: len(of_row)] = of_row
+            wanted += range(row * width, row * width + len(of_row))
+        # Only drafts make it worth to select tokens within the pass: their logits take as long as a layer.
+        logits = self._column_logits(padded, torch.tensor(wanted) if width > 1 else None)
+        for row, of_row in zip(self.rows, tokens, strict=True):
+            self.row_cache.lengths[row] += len(of_row)
+        return logits if width > 1 or wanted == list(range(len(logits))) else logits[wanted]
 
-    def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Logits after one more token of every row of the cache, float64."""
-        return self._logits(AppendedColumn(self.row_cache, tokens))
+    def _forget(self, index: int, tokens: int) -> None:
+        self.row_cache.lengths[self.rows[index]] -= tokens
+
+    def _column_logits(self, tokens: Sequence[Sequence[int]], wanted_W: torch.Tensor | None) -> torch.Tensor:
+        """Logits after further tokens of every row of the cache, float64; of all, or only of ``wanted_W``."""
+        return self._logits(AppendedColumns(self.row_cache, tokens, wanted_W))
 
     def _logits(self, new: NewTokens) -> torch.Tensor:
-        """Logits after the last new token of each row, float64."""
-        hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.last_R)
+        """Logits after the wanted new tokens, float64."""
+        hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.wanted_W)
         self.counts["forwards"] += 1
         return vocabulary_logits(hidden, self.projection()).double()
 

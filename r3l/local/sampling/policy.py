@@ -27,11 +27,12 @@ from r3l.local.model.forward import DialogCache, Pass, pass_of
 from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, ReferenceDecoder, RequestQueue, tokens_in
 from r3l.local.sampling.packed_decoding import PackedDecoder, Storage
+from r3l.local.sampling.prompt_lookup import PromptLookup
 from r3l.processes.barrier import Barrier
 from r3l.processes.progress import clock
 
 SILENCE = 30.0  # seconds between two lines of progress; our choice
-LARGE = 100_000_000  # parameters from which a model's freed caches go back to the system at once; our choice
+LARGE = 100_000_000  # parameters from which freed caches go back to the system, and tokens are drafted; our choice
 
 
 class LocalPolicy:
@@ -72,7 +73,10 @@ class LocalPolicy:
             self._storage = GraphStorage()
         elif kernels := cpu_kernels(model, self.forward_pass):
             self._packed_decoder = kernels.KernelDecoder
-        self._returns_memory = not on_gpu and sum(p.numel() for p in model.parameters()) >= LARGE
+        large_on_cpu = not on_gpu and sum(p.numel() for p in model.parameters()) >= LARGE
+        self._returns_memory = large_on_cpu
+        # A pass of a large model takes as long as reading its weights; of a small one drafts cost what they save.
+        self._lookup = PromptLookup() if large_on_cpu else None
         self.barrier = Barrier(self._serve)
         self.between_tokens: Callable[[], None] = lambda: None  # may raise, to end what is being sampled
         self.counts: defaultdict[str, float] = defaultdict(float)
@@ -92,7 +96,9 @@ class LocalPolicy:
         return counts
 
     def begin(self) -> None:
-        """Called before the rollouts of a step or evaluation, to forget earlier ones. Nothing to do here."""
+        """Called before the rollouts of a step or evaluation, to forget earlier ones."""
+        if self._lookup:
+            self._lookup.forget()
 
     def release(self) -> None:
         """Free GPU memory that only sampling needs, unless there is enough; called before training."""
@@ -142,28 +148,30 @@ class LocalPolicy:
                 if self.forward_pass == "transformers":
                     decoder = ReferenceDecoder(*arguments)
                 else:
-                    decoder = self._packed_decoder(self._storage, *arguments)
+                    decoder = self._packed_decoder(self._storage, *arguments, self._lookup)
                 decoder.run(after_token, queue)
 
 
 class SamplingProgress:
     """Prints a progress line to stderr every SILENCE seconds (30) while ``requests`` are sampled.
 
-    Called after every token. On a CPU sampling a batch can take many minutes.
+    Called after every pass. On a CPU sampling a batch can take many minutes.
     """
 
     def __init__(self, requests: Sequence[GenerationRequest]) -> None:
         self.requests = requests
-        self.steps = 0
+        self.steps = 0  # passes
+        self.rows = 0  # rows of all passes
         self.began = time.monotonic()
         self.said = self.began  # when the last line was printed
 
     def __call__(self, live: int) -> None:
-        """Note that ``live`` responses have got one more token each, and print a line if one is due."""
+        """Note that ``live`` responses have got tokens in one more pass, and print a line if one is due."""
         now = time.monotonic()
         if not self.steps:  # the first token took as long as all prompts, which no later one does
             self.began = now
         self.steps += 1
+        self.rows += live
         if now - self.said > SILENCE and self.steps > 1:
             self.said = now
             print(f"  {self.line(live, now - self.began)}", file=sys.stderr, flush=True)
@@ -173,7 +181,7 @@ class SamplingProgress:
 
         It has an upper bound of the time left, as if every response became as long as it may and each queued
         one took the row of a finished one. Once a response has ended, it also has the likely time left, as if
-        responses went on to end at the same rate per token. Raises ZeroDivisionError before the second token,
+        responses went on to end at the same rate per token. Raises ZeroDivisionError before the second pass,
         when the pace is unknown.
         """
         tokens = sum(len(request.ids) for request in self.requests)
@@ -183,7 +191,8 @@ class SamplingProgress:
         ended = len(self.requests) - len(may_come)
         phase = self.requests[0].sampling.phase
         turn = max(request.turn for request in self.requests)
-        pace = seconds / (self.steps - 1)
+        # Seconds for a token of each response: a pass, which with right drafts samples several.
+        pace = seconds / (self.steps - 1) * self.rows / tokens
         done = f"{ended} of {len(self.requests)} responses ended, {tokens:,} tokens"
         left = f"{clock(pace * steps)} left of it at most"
         if ended and may_come:

@@ -86,15 +86,18 @@ def test_the_time_left_counts_queued_requests():
     progress = SamplingProgress(
         [*requests, GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1, 2, 9])]
     )
-    progress.steps = 11
+    progress.steps, progress.rows = 11, 9
     assert progress.line(live=2, seconds=10) == (
         "rollout, turn 5: 1 of 4 responses ended, 9 tokens, about 14 s left of it, 27 s at most"
     )
     progress = SamplingProgress(requests)
-    progress.steps = 11
+    progress.steps, progress.rows = 11, 6
     assert progress.line(live=2, seconds=10) == (
         "rollout, turn 5: 0 of 3 responses ended, 6 tokens, 27 s left of it at most"
     )
+    # With drafts three rows of passes sampled these six tokens.
+    progress.rows = 3
+    assert progress.line(live=2, seconds=10).endswith("6 tokens, 14 s left of it at most")
 
 
 @torch.inference_mode()
