@@ -53,6 +53,7 @@ setup(
                 for part in (
                     "map.csv",
                     "map_registered.csv",
+                    "adapters/*/*",
                     "models/*/*",
                     "published/*",
                     "released/*",

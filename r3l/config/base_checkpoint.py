@@ -15,6 +15,7 @@ from r3l.config.run import Run
 from r3l.config.sft_recipe import differing_keys, load_config
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
+from r3l.files.paths import STORED_ADAPTERS
 
 
 class StoredRecipe(TypedDict):
@@ -50,8 +51,10 @@ def base_checkpoint_of(run: Run) -> str:
     phases = len(recipe_of(name)["phases"])
     made = read_json(manifest, SFTProgress) if manifest.is_file() else None
     if made is None or len(made["loss"]) < phases:
+        stored = (STORED_ADAPTERS / folder.name / "sft.json").is_file()
+        fetch = f"fetch the stored one with r3l model fetch {folder.name}, " if stored else ""
         raise ConfigError(
-            f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it "
+            f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: {fetch}make it "
             f"with r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
         )
 

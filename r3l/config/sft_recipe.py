@@ -13,7 +13,7 @@ from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import Strict, load, own_folders, validate
 from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import as_path
-from r3l.config.tier import Device, LoraConfig, OptimizerConfig, SamplingConfig
+from r3l.config.tier import ComputeDtype, Device, LoraConfig, OptimizerConfig, SamplingConfig
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
 from r3l.files.names import is_folder_name
@@ -115,7 +115,7 @@ class SampledPhase(SFTPhase):
     """A phase of rejection sampling: the model's own reflections whose guided retry succeeded.
 
     The model, as the phases before have left it, plays ``attempts`` attempts at each task and reflects
-    ``reflections`` times on each failure; each reflection guides a retry (r3l.sft.rejection_sampling).
+    ``reflections`` times on each failure; each reflection guides a retry (r3l.sft.own_attempts).
     """
 
     attempts: int = Field(ge=1, description="attempts at each task")
@@ -168,8 +168,8 @@ class SFTConfig(Strict):
     )
     gradient_checkpointing: bool = False
     device: Device = "cpu"
-    compute_dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="dtype of forward and backward passes, on a CPU too"
+    compute_dtype: ComputeDtype = Field(
+        "float32", description="dtype of forward and backward passes, as in a run"
     )
     lora: LoraConfig = Field(
         LoraConfig(), description="adapter to train and merge, as in a run; rank 0: train all weights"

