@@ -27,7 +27,8 @@ def sft(
 ) -> None:
     """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). An error if another one is there.
 
-    Re-run the same command to resume after the last complete phase.
+    Re-run the same command to resume: after the last complete phase, or with LoRA where it was within the
+    last ten minutes.
 
     Example: `r3l sft webshop-1.5m --out results/models/webshop-1.5m`
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -282,11 +282,7 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     # Collect the tensors: trained weights, the optimiser's state, the weights of a sampler that lags behind,
     # and of a teacher that averages.
     trained = trainer.master_weights.state_dict()
-    moments: dict[str, torch.Tensor] = {}
-    for index, parameter in enumerate(trainer.master_weights.parameters):
-        for key, value in trainer.optimizer.state.get(parameter, {}).items():
-            moments[f"{index}.{key}"] = value.contiguous()
-    tensors = {OPTIMIZER: moments}
+    tensors = {OPTIMIZER: optimizer_state(trainer)}
     if trainer.sampler is not trainer.model:
         own = {name: p for name, p in trainer.sampler.named_parameters() if p.requires_grad}
         tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in own.items()}
@@ -310,6 +306,29 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     for old in sorted(folder.glob("step-*"))[:-2]:
         shutil.rmtree(old)
     return final
+
+
+def optimizer_state(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """The state of the trainer's AdamW, by ``INDEX.NAME``: number of the parameter, and AdamW's name.
+
+    The tensors are the optimiser's own, not copies.
+    """
+    return {
+        f"{index}.{name}": value.contiguous()
+        for index, parameter in enumerate(trainer.master_weights.parameters)
+        for name, value in trainer.optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(trainer: Trainer, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Give the trainer's AdamW the state that :func:`optimizer_state` returned."""
+    parameters = list(trainer.master_weights.parameters)
+    for key, value in tensors.items():
+        index, _, name = key.partition(".")
+        parameter = parameters[int(index)]
+        # AdamW keeps its step count on the CPU, the moments on the device of the weights.
+        state = trainer.optimizer.state.setdefault(parameter, {})
+        state[name] = value if name == "step" else value.to(parameter.device)
 
 
 def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
@@ -339,12 +358,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     It restores the optimiser's state and, if the trainer has them, the weights of a separate sampler and of
     an averaging teacher. The digests of the files must have been checked (:func:`last_good`).
     """
-    tensors = load_file(checkpoint / OPTIMIZER)
-    for index, parameter in enumerate(trainer.master_weights.parameters):
-        state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
-        if state:  # AdamW keeps its step count on the CPU, the moments on the device of the weights
-            on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in state.items()}
-            trainer.optimizer.state[parameter] = on_device
+    restore_optimizer(trainer, load_file(checkpoint / OPTIMIZER))
     if trainer.sampler is not trainer.model:
         # Not strict: frozen weights are not stored, and tied ones once.
         trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)

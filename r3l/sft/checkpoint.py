@@ -2,7 +2,8 @@
 
 The finished model's folder is complete or absent. Until then, each finished phase is a checkpoint in the
 hidden folder ``.NAME.phases`` next to it, with only the trained weights (of an adapter: A and B, not merged),
-so that the next phase goes on from the same numbers whether or not the build was interrupted.
+so that the next phase goes on from the same numbers whether or not the build was interrupted. An unfinished
+phase of an adapter, which may take an hour, has checkpoints too (r3l.sft.phase_progress).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from r3l.local.model.precision import MasterWeights, compute_dtype, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
+from r3l.sft.phase_progress import PhaseProgress
 
 MANIFEST = "sft.json"
 RECORD = "phase.json"  # the same, of an unfinished build
@@ -77,7 +79,7 @@ class SFTModel:
 
     @classmethod
     def load(cls, config: SFTConfig, phase: Path | None = None) -> SFTModel:
-        """Load the recipe's model, or the model of a finished ``phase`` (a folder of :meth:`save_phase`).
+        """Load the recipe's model, or the model in ``phase`` (a folder of :meth:`save_phase`).
 
         The recipe's model is a stored one, of configs/models, a folder or a hub id; with lora.rank > 0 it
         gets a new adapter, or the phase's. It is put on the recipe's device. Raises CheckpointError if
@@ -194,31 +196,31 @@ def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
 
 
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
-    """Find the phase after which an interrupted build of the model ``out`` continues.
+    """Find the checkpoint after which an interrupted build of the model ``out`` continues.
 
-    Phases are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
-    finished phase), or (a new manifest, None) if no phase has finished. The manifest has the new ``config``,
-    with the examples and losses of the finished phases.
+    They are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
+    checkpoint), or (a new manifest, None) if there is none. The manifest has the new ``config``, with the
+    examples and losses of the finished phases, and the examples of a phase that has begun.
 
-    Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
-    ``sources`` may differ) or started from other weights, or if ``config`` has no phase after them. Raises
-    CheckpointError if all of them are damaged.
+    Raises DataError if these phases are of another config (later phases, ``sharpness`` and ``sources`` may
+    differ) or started from other weights, or if ``config`` has no phase after the finished ones. Raises
+    CheckpointError if all checkpoints are damaged.
     """
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
 
-    # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
+    # An interrupted build goes on after its last checkpoint, if the recipe was the same up to there.
     last = last_good(_phases(out))
     if last is None:
         return new, None
     old = read_json(last / RECORD, SFTManifest)
-    phases = len(old["loss"])
+    begun = len(old["examples"])
 
     # A phase depends on the recipe up to it: later phases and the final sharpening may differ.
-    finished = {**old["config"], "phases": old["config"]["phases"][:phases]}
-    changed = set(differing_keys(finished, config.model_copy(update={"phases": config.phases[:phases]})))
-    if phases >= len(config.phases) or changed - {"sharpness"}:
+    so_far = {**old["config"], "phases": old["config"]["phases"][:begun]}
+    changed = set(differing_keys(so_far, config.model_copy(update={"phases": config.phases[:begun]})))
+    if len(old["loss"]) >= len(config.phases) or changed - {"sharpness"}:
         raise DataError(
-            f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
+            f"{last}: the phases of {out} so far ({begun}) are of another configuration; give another "
             f"folder with --out, or delete {last.parent} to begin again"
         )
     _check_base(old, config, last.parent)
@@ -239,14 +241,24 @@ def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
         )
 
 
-def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
-    """Write the checkpoint of the phase that ``manifest`` names last, next to ``out``.
+def store_phase(
+    out: Path,
+    model: SFTModel,
+    config: SFTConfig,
+    manifest: SFTManifest,
+    progress: PhaseProgress | None = None,
+) -> None:
+    """Write a checkpoint next to ``out``: of the last finished phase, or with ``progress`` within the next one.
 
-    Of older checkpoints only the newest stays. Raises RunDirectoryError if that cannot be written.
+    It is named by the steps so far, over all phases. Of older checkpoints only the newest stays. Raises
+    RunDirectoryError if that cannot be written.
     """
     steps = sum(phase.steps for phase in config.phases[: len(manifest["loss"])])
+    steps += len(progress.losses) if progress else 0
     with replacing(_phases(out) / name_of(steps)) as folder:
         model.save_phase(folder, config)
+        if progress:
+            progress.save(folder)
         write_json_atomic(folder / RECORD, manifest)
         write_digests(folder)
     for old in sorted(_phases(out).glob("step-*"))[:-2]:

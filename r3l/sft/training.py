@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
 from r3l.files.locks import locked
+from r3l.local.checkpoint import optimizer_state, restore_optimizer
 from r3l.local.cpu import keep_freed_memory, threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
@@ -40,22 +43,25 @@ from r3l.sft import demonstrations, own_attempts
 from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, SFTExample, render
 from r3l.sft.optimizer import muon_of
+from r3l.sft.phase_progress import Examples, PhaseProgress
 
-Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
+SAVE_EVERY = 600.0  # seconds between checkpoints within a phase; our choice
 
 
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
     """Make the base checkpoint of recipe ``name`` (configs/sft) in ``out``; returns its manifest.
 
     ``base``: model to start from instead of the recipe's. ``workers``: processes that play the examples. A
-    finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
-    when all are finished. If it holds the recipe's finished model, that is left as it is. Waits for a GPU,
-    unless the recipe's device is cpu. Raises ConfigError for an unknown recipe, an environment without
-    experts, a new nano model whose first phase is sampled, or a chat template that fails; CheckpointError if
-    the model to start from cannot be loaded, or the finished one is damaged; DataError if ``out`` holds
-    anything else, a sampled phase kept no reflection, or no example of a phase can be drawn;
-    RunDirectoryError if another process builds there or the disk is full.
+    finished phase is kept (r3l.sft.checkpoint), and with an adapter the state of an unfinished one every ten
+    minutes, so an interrupted build resumes there; ``out`` appears when all phases are finished. If it holds
+    the recipe's finished model, that is left as it is. Waits for a GPU, unless the recipe's device is cpu.
+
+    Raises ConfigError for an unknown recipe, an environment without experts, a new nano model whose first
+    phase is sampled, or a chat template that fails; CheckpointError if the model to start from cannot be
+    loaded, or the finished one is damaged; DataError if ``out`` holds anything else, a sampled phase kept no
+    reflection, or no example of a phase can be drawn; RunDirectoryError if another process builds there or
+    the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
@@ -71,7 +77,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
             print(f"{out} already holds the model of this recipe", file=sys.stderr)
             return made
 
-        # Resume: the weights of the last complete phase. Begin: the recipe's model, or with the first phase a
+        # Resume: the weights of the last checkpoint. Begin: the recipe's model, or with the first phase a
         # new nano model.
         manifest, last = load_or_begin(config, out)
         with reserved_gpu(config.device):
@@ -85,11 +91,18 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                 one_task = scripted[0].model_copy(update={"tasks": 1})
                 _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
 
-            # Each phase: play, train, and keep its checkpoint.
+            # Each phase: play, train, and keep its checkpoint. A phase that was interrupted has been played.
+            so_far = PhaseProgress.load(last) if last else None
             for number in range(len(manifest["loss"]), len(config.phases)):
-                model, examples, counts = _played(model, config, number, workers)
-                manifest["examples"].append(counts)
-                manifest["loss"].append(fit(model, examples, config, number))
+                if so_far is None:
+                    model, examples, counts = _played(model, config, number, workers)
+                    manifest["examples"].append(counts)
+                    so_far = PhaseProgress(examples)
+                assert model is not None
+                # All weights of a nano model train for minutes; those of a published one would fill the disk.
+                save = partial(store_phase, out, model, config, manifest) if config.lora.rank else None
+                manifest["loss"].append(fit(model, so_far, config, number, save))
+                so_far = None
                 if number < len(config.phases) - 1:
                     store_phase(out, model, config, manifest)
 
@@ -158,13 +171,20 @@ def _render_all(
     return [(kind, render(renderer, exchanges, config.prompt_weight, stop)) for kind, exchanges in documents]
 
 
-def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
-    """Train ``model`` for the steps of phase ``number`` (from 0); returns the course of its loss.
+def fit(
+    model: SFTModel,
+    so_far: PhaseProgress,
+    config: SFTConfig,
+    number: int,
+    save: Callable[[PhaseProgress], None] | None = None,
+) -> list[float]:
+    """Train ``model`` for the steps of phase ``number`` (from 0) that are left; returns the course of its loss.
 
     The loss is a weighted mean over tokens (nats), averaged over windows of a tenth of the phase, at most 100
-    steps; steps after the last full window are left out. ``examples``: by kind, for :func:`draw`. Changes the
-    weights; shows progress; malloc keeps freed memory from then on. Raises NonFiniteError or EngineError as
-    Trainer.step does.
+    steps; steps after the last full window are left out. ``so_far``: the phase's examples, for :func:`draw`,
+    and its steps before an interruption; steps are added to it. ``save`` is called with it at first and then
+    every SAVE_EVERY seconds, between steps. Changes the weights; shows progress; malloc keeps freed memory
+    from then on. Raises NonFiniteError or EngineError as Trainer.step does.
     """
     # Large tensors would fetch new pages again and again: a fifth of a 0.5B model's processor time (notebook
     # of 2026-11-30). After loading, as in r3l.local.session.
@@ -181,19 +201,23 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     )
     if config.optimizer == "muon":
         trainer.optimizer = muon_of(model.master_weights, settings)
+    restore_optimizer(trainer, so_far.optimizer)
     window = min(100, max(1, phase.steps // 10))
-    losses: list[float] = []
-    curve: list[float] = []
-    with progress(f"SFT steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
-        for step in range(phase.steps):
+    losses = so_far.losses
+    label = f"SFT steps on {sum(map(len, so_far.examples.values()))} examples"
+    saved = -math.inf
+    with progress(label, phase.steps, done=len(losses)) as advance:
+        for step in range(len(losses), phase.steps):
+            if save and time.monotonic() - saved > SAVE_EVERY:
+                so_far.optimizer = optimizer_state(trainer)
+                save(so_far)
+                saved = time.monotonic()
             # The step is counted over all phases: its address decides which examples are drawn.
-            rows = rows_of(draw(examples, config, phase, steps_before + step))
+            rows = rows_of(draw(so_far.examples, config, phase, steps_before + step))
             losses.append(trainer.step(rows, lr=phase.lr * _lr_share(step, phase))["loss"])
-            if len(losses) == window:
-                curve.append(round(float(np.mean(losses)), 4))
-                losses = []
-            advance(f"loss {curve[-1]:.4f}" if curve else "")
-    return curve
+            advance(f"loss {np.mean(losses[-window:]):.4f}")
+    full = range(0, len(losses) - window + 1, window)
+    return [round(float(np.mean(losses[first : first + window])), 4) for first in full]
 
 
 class WeightedCrossEntropy:

@@ -24,6 +24,7 @@ from r3l.files.json_files import read_json
 from r3l.files.locks import locked
 from r3l.files.paths import ROOT, STORED_MODELS
 from r3l.files.writing import write_json_atomic
+from r3l.local.training.trainer import Trainer
 from r3l.sft import training
 from r3l.sft.checkpoint import finished_model
 from r3l.sft.training import build, fit
@@ -38,9 +39,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # once, not in eac
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import SUMS
 from r3l.config import sft_recipe as recipes
+from r3l.sft import training
 from r3l.sft.training import build
 
 recipes.CONFIGS = Path(sys.argv[1])
+training.SAVE_EVERY = 0  # an adapter has checkpoints before each step, too
 top = recipes.CONFIGS / "top"
 out, phases = top / "h", top / ".h.phases"
 whole = build("tiny", out, workers=0)
@@ -59,7 +62,8 @@ finished, resumed = [], []
 for number in deaths(lambda: build("tiny", out, workers=0), top, fresh):
     remove_unfinished(top, phases)
     left = sorted(str(path.relative_to(top)) for path in top.rglob("*"))
-    finished.append(2 if out.is_dir() else len(list(phases.glob("step-*"))))
+    steps = [int(path.name.removeprefix("step-")) for path in phases.glob("step-*")]
+    finished.append(2 if out.is_dir() else max(steps, default=0))
     if out.is_dir():  # killed while it tidied up
         assert digests() == expected, number
     elif left not in resumed:
@@ -81,7 +85,7 @@ def test_a_build_killed_at_any_write_ends_in_the_same_bytes(recipe, tmp_path, ki
     settings = {
         "new": {},
         "adapter": known | {"lora": {"rank": 2, "alpha": 4}, "compute_dtype": "bfloat16"},
-        "bfloat16": known | {"compute_dtype": "bfloat16"},
+        "bfloat16": known | {"compute_dtype": "bfloat16_anywhere"},
     }
     recipe(*({**phase(first, 1e-3), "tasks": 2, "steps": 1} for first in (0, 2)), **settings[kind])
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
@@ -114,6 +118,39 @@ def cut(monkeypatch):
     return after
 
 
+def test_an_adapter_goes_on_within_a_phase_without_playing_it_again(recipe, tmp_path, monkeypatch):
+    """Two phases, of two and three steps, killed in the last step."""
+    recipe(
+        phase(0, 1e-2),
+        {**phase(16, 5e-3), "steps": 3},
+        model="math-1.5m",
+        optimizer="adamw",
+        lora={"rank": 2},
+    )
+    whole = build("tiny", tmp_path / "whole", workers=0)
+    monkeypatch.setattr(training, "SAVE_EVERY", 0.0)
+    step, done = Trainer.step, 0
+
+    def counted(*arguments, **options):
+        nonlocal done
+        if done == 4:
+            raise Killed
+        done += 1
+        return step(*arguments, **options)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+    with pytest.raises(Killed):
+        build("tiny", tmp_path / "h", workers=0)
+    assert sorted(path.name for path in (tmp_path / ".h.phases").iterdir()) == ["step-000003", "step-000004"]
+    done = 3
+    monkeypatch.delattr(training, "_played")
+    resumed = build("tiny", tmp_path / "h", workers=0)
+    assert done == 4  # the last of five steps alone
+    assert (resumed["examples"], resumed["loss"]) == (whole["examples"], whole["loss"])
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "h"))
+    assert one == other
+
+
 def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp_path, monkeypatch):
     """In a folder named without a slash, too. A model is sharpened once, after its last phase."""
     monkeypatch.chdir(tmp_path)
@@ -127,7 +164,7 @@ def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp
     monkeypatch.setattr(training, "fit", fit)
     for others in ((phase(0, 2e-3), both[1]), both[:1]):
         recipe(*others)
-        with pytest.raises(DataError, match="1 finished phases of h are of another configuration"):
+        with pytest.raises(DataError, match=r"the phases of h so far \(1\) are of another configuration"):
             build("tiny", out, workers=0)
     recipe(*both, sharpness=2, sources={"*": "another reason"})
     (last,) = Path(".h.phases").iterdir()
