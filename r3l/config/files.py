@@ -221,7 +221,7 @@ def find_class(kind: str, code: str) -> Any:
     sys.path += [folder for folder in own if folder not in sys.path]
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except Exception as error:  # a user's file may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a user's file may raise anything while it is imported
         # One line, with the place in the file unless the message has it.
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if not isinstance(error, (ImportError, SyntaxError)):

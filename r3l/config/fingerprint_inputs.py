@@ -126,7 +126,9 @@ def sft_folder(model: str, name: str) -> Path:
 
 def _folder_digest(folder: Path) -> str:
     """A digest of the names and contents of MODEL_FILES in a folder."""
-    files = [path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES)]
+    # A folder such as tokenizer_old, which somebody keeps beside the model, is no part of it.
+    of_model = [path for path in folder.iterdir() if path.is_file()]
+    files = [path for path in of_model if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES)]
     return digest_of_all({path.name: path for path in files})
 
 

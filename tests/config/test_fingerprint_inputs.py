@@ -68,6 +68,7 @@ def test_a_model_is_known_by_its_files(copies):
     assert base == fingerprint(model=START_MODEL) == fingerprint(model=first)  # no rate is tuned from it
     (copies[0] / "README.md").write_text("notes")
     (copies[0] / "sft.json").write_text("{}")
+    (copies[0] / "tokenizer_old").mkdir()
     assert model_identity(first) == model_identity(second)
     for name in ("model.safetensors", "chat_template.jinja", "generation_config.json"):
         before = model_identity(second)

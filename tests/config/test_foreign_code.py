@@ -43,6 +43,16 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
+def test_a_module_that_ends_the_program_is_one_paragraph(mine, monkeypatch, capsys):
+    """`r3l train` ended there with exit code 0 and no run."""
+    (mine / "ending.py").write_text("import sys\nsys.exit(0)\n")
+    config = (mine / "shortest.yaml").read_text().replace("method: shortest", "method: ending")
+    (mine / "ending.yaml").write_text(config.replace("shortest:Shortest", "ending:Shortest"))
+    code, _, err = run(monkeypatch, capsys, "train", "--env", "math", "--method", "ending")
+    assert code == 2 and len(err.strip().splitlines()) == 1
+    assert f"cannot be imported: SystemExit: 0 ({mine}/ending.py, line 2)" in err
+
+
 @pytest.mark.parametrize("name", ["json", "yaml", "sys"])
 def test_a_module_named_as_an_installed_one_is_one_paragraph(mine, monkeypatch, capsys, name):
     """The installed one was imported, and its missing class reported; with such a class it would have trained."""
