@@ -2,12 +2,13 @@
 
 The finished model's folder is complete or absent. Until then, each finished phase is a checkpoint in the
 hidden folder ``.NAME.phases`` next to it, with only the trained weights (of an adapter: A and B, not merged),
-so that the next phase goes on from the same numbers whether or not the build was interrupted. An unfinished
-phase of an adapter, which may take an hour, has checkpoints too (r3l.sft.phase_progress).
+so that the next phase goes on from the same numbers whether or not the build was interrupted. A phase of an
+adapter, which may take an hour, is kept there before its end too, in ``unfinished`` (r3l.sft.phase_progress).
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,8 +34,10 @@ from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer
 from r3l.sft.phase_progress import PhaseProgress
 
+log = logging.getLogger(__name__)
 MANIFEST = "sft.json"
 RECORD = "phase.json"  # the same, of an unfinished build
+UNFINISHED = "unfinished"  # folder of a phase that has begun, beside those of the finished ones
 WEIGHTS = "model.safetensors"
 
 
@@ -198,33 +201,54 @@ def finished_model(config: SFTConfig, out: Path) -> SFTManifest | None:
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
     """Find the checkpoint after which an interrupted build of the model ``out`` continues.
 
-    They are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
-    checkpoint), or (a new manifest, None) if there is none. The manifest has the new ``config``, with the
-    examples and losses of the finished phases, and the examples of a phase that has begun.
+    Checkpoints are stored next to ``out``, in a folder .NAME.phases. Returns (manifest, folder of the last
+    finished phase, or of the unfinished phase after it), or (a new manifest, None) if there is neither. The
+    manifest has the new ``config``, with the examples and losses of the finished phases, and the examples of
+    an unfinished one. An unfinished phase that is damaged or of another recipe is played and trained again,
+    with a warning in the log.
 
-    Raises DataError if these phases are of another config (later phases, ``sharpness`` and ``sources`` may
-    differ) or started from other weights, or if ``config`` has no phase after the finished ones. Raises
-    CheckpointError if all checkpoints are damaged.
+    Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
+    ``sources`` may differ) or started from other weights, or if ``config`` has no phase after them. Raises
+    CheckpointError if all of them are damaged.
     """
-    new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
+    manifest: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
 
-    # An interrupted build goes on after its last checkpoint, if the recipe was the same up to there.
+    # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
     last = last_good(_phases(out))
-    if last is None:
-        return new, None
-    old = read_json(last / RECORD, SFTManifest)
-    begun = len(old["examples"])
+    if last:
+        old = read_json(last / RECORD, SFTManifest)
+        phases = len(old["loss"])
+        if phases >= len(config.phases) or not _same_recipe(old, config, phases):
+            raise DataError(
+                f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
+                f"folder with --out, or delete {last.parent} to begin again"
+            )
+        _check_base(old, config, last.parent)
+        manifest = {**old, "config": manifest["config"]}
 
-    # A phase depends on the recipe up to it: later phases and the final sharpening may differ.
-    so_far = {**old["config"], "phases": old["config"]["phases"][:begun]}
-    changed = set(differing_keys(so_far, config.model_copy(update={"phases": config.phases[:begun]})))
-    if len(old["loss"]) >= len(config.phases) or changed - {"sharpness"}:
-        raise DataError(
-            f"{last}: the phases of {out} so far ({begun}) are of another configuration; give another "
-            f"folder with --out, or delete {last.parent} to begin again"
-        )
-    _check_base(old, config, last.parent)
-    return {**old, "config": new["config"]}, last
+    # The phase after it may have begun.
+    begun = _phases(out) / UNFINISHED
+    if not begun.is_dir():
+        return manifest, last
+    unfinished = read_json(begun / RECORD, SFTManifest) if not altered(begun) else None
+    phases = len(manifest["loss"])
+    # A build that is killed when the phase has ended may leave its folder.
+    if unfinished and len(unfinished["loss"]) < phases:
+        return manifest, last
+    if unfinished is None or not _same_recipe(unfinished, config, phases + 1):
+        why = "of another configuration" if unfinished else "damaged"
+        log.warning("%s is %s: phase %d is played and trained again", begun, why, phases + 1)
+        return manifest, last
+    _check_base(unfinished, config, begun.parent)
+    return {**unfinished, "config": manifest["config"]}, begun
+
+
+def _same_recipe(made: SFTManifest, config: SFTConfig, phases: int) -> bool:
+    """True if ``made`` is by ``config`` up to the phase number ``phases``, counted from 1."""
+    # Later phases and the final sharpening may differ.
+    before = {**made["config"], "phases": made["config"]["phases"][:phases]}
+    changed = differing_keys(before, config.model_copy(update={"phases": config.phases[:phases]}))
+    return set(changed) <= {"sharpness"}
 
 
 def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
@@ -241,28 +265,33 @@ def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
         )
 
 
-def store_phase(
-    out: Path,
-    model: SFTModel,
-    config: SFTConfig,
-    manifest: SFTManifest,
-    progress: PhaseProgress | None = None,
-) -> None:
-    """Write a checkpoint next to ``out``: of the last finished phase, or with ``progress`` within the next one.
+def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
+    """Write the checkpoint of the phase that ``manifest`` names last, next to ``out``.
 
-    It is named by the steps so far, over all phases. Of older checkpoints only the newest stays. Raises
-    RunDirectoryError if that cannot be written.
+    Of older checkpoints only the newest stays. Raises RunDirectoryError if that cannot be written.
     """
     steps = sum(phase.steps for phase in config.phases[: len(manifest["loss"])])
-    steps += len(progress.losses) if progress else 0
     with replacing(_phases(out) / name_of(steps)) as folder:
         model.save_phase(folder, config)
-        if progress:
-            progress.save(folder)
         write_json_atomic(folder / RECORD, manifest)
         write_digests(folder)
     for old in sorted(_phases(out).glob("step-*"))[:-2]:
         shutil.rmtree(old)
+    shutil.rmtree(_phases(out) / UNFINISHED, ignore_errors=True)
+
+
+def store_progress(
+    out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest, progress: PhaseProgress
+) -> None:
+    """Write the checkpoint of a phase that is not finished, in place of its last one.
+
+    ``manifest`` has its examples already. Raises RunDirectoryError if that cannot be written.
+    """
+    with replacing(_phases(out) / UNFINISHED) as folder:
+        model.save_phase(folder, config)
+        progress.save(folder)
+        write_json_atomic(folder / RECORD, manifest)
+        write_digests(folder)
 
 
 def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:

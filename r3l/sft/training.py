@@ -40,7 +40,15 @@ from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.runs.gpu_locks import reserved_gpu
 from r3l.sft import demonstrations, own_attempts
-from r3l.sft.checkpoint import SFTManifest, SFTModel, finished_model, load_or_begin, store, store_phase
+from r3l.sft.checkpoint import (
+    SFTManifest,
+    SFTModel,
+    finished_model,
+    load_or_begin,
+    store,
+    store_phase,
+    store_progress,
+)
 from r3l.sft.examples import Document, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.phase_progress import Examples, PhaseProgress
@@ -100,7 +108,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                     so_far = PhaseProgress(examples)
                 assert model is not None
                 # All weights of a nano model train for minutes; those of a published one would fill the disk.
-                save = partial(store_phase, out, model, config, manifest) if config.lora.rank else None
+                save = partial(store_progress, out, model, config, manifest) if config.lora.rank else None
                 manifest["loss"].append(fit(model, so_far, config, number, save))
                 so_far = None
                 if number < len(config.phases) - 1:
