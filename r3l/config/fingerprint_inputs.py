@@ -44,15 +44,9 @@ def fingerprint_inputs(
     is made). ``prompts``: the style; files of prompts count only under ``full``. Raises ConfigError for an
     unknown environment, task set or recipe.
     """
-    package = environment_of(env)
-    task_sets = (settings.train_task_set, settings.test_task_set)
-    # The full prompts are texts that may be edited; compact ones are code, which the version covers.
-    texts = package.prompt_texts() if prompts == "full" else {}
     inputs: dict[str, Any] = {
         "model": model_identity(model),
-        "task_sets": {name: package.task_set_hash(name) for name in task_sets},
-        "environment": {"version": package.version, **package.inputs(task_sets)}
-        | ({"prompts": digest_of_all(texts)} if texts else {}),
+        **environment_inputs(env, settings, prompts),
         "method": {"version": getattr(find_class("methods", method_code), "version", 1)},
     }
     if settings.sft is None:
@@ -61,6 +55,22 @@ def fingerprint_inputs(
     return inputs | {
         "sft": recipe_of(settings.sft),
         "sft_model": _folder_digest(made) if made.is_dir() else None,
+    }
+
+
+def environment_inputs(env: str, settings: EnvSettings, prompts: Style) -> dict[str, Any]:
+    """The part of :func:`fingerprint_inputs` that decides what an episode is: ``task_sets``, ``environment``.
+
+    Raises ConfigError for an unknown environment or task set.
+    """
+    package = environment_of(env)
+    task_sets = (settings.train_task_set, settings.test_task_set)
+    # The full prompts are texts that may be edited; compact ones are code, which the version covers.
+    texts = package.prompt_texts() if prompts == "full" else {}
+    return {
+        "task_sets": {name: package.task_set_hash(name) for name in task_sets},
+        "environment": {"version": package.version, **package.inputs(task_sets)}
+        | ({"prompts": digest_of_all(texts)} if texts else {}),
     }
 
 

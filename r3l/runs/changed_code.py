@@ -6,7 +6,9 @@ import logging
 import shlex
 from pathlib import Path
 
-from r3l.config import Run, names, validate
+from r3l.config import Run, names, train_command, validate
+from r3l.config.files import differing, flat
+from r3l.config.fingerprint_inputs import environment_inputs
 from r3l.config.run import SCHEMA_VERSION
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError
@@ -43,16 +45,17 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
-    """Raise ConfigError if a user's environment is not the one with which ``run``, in ``run_dir``, was made.
+    """Raise ConfigError if the environment is no longer the one with which ``run``, in ``run_dir``, was made.
 
-    Either its files have changed, or no folder of R3L_ENVS contains it. ``run``: read from the manifest in
-    ``run_dir``, which has the digests of the files. Does nothing for an environment of this project. Raises
-    DataError if the environment is missing and the manifest, read for the message, is damaged.
+    A user's environment: its files have changed, or no folder of R3L_ENVS contains it. Any environment: its
+    version, its packages, its prompts or the tasks of the run differ from the manifest's. ``run``: read from
+    that manifest. Raises DataError if the manifest is damaged.
     """
+    manifest = read_manifest(run_dir)
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):
         # Shell lines that set R3L_METHODS and R3L_ENVS as they were when the run was made.
-        folders = read_manifest(run_dir).get("own_folders", {})
+        folders = manifest.get("own_folders", {})
         hint = "; ".join(f"export {variable}={shlex.quote(value)}" for variable, value in folders.items())
         raise ConfigError(
             f"{run_dir}: environment {run.env!r} is a user's, and R3L_ENVS does not have it: "
@@ -63,4 +66,16 @@ def check_environment(run: Run, run_dir: Path) -> None:
             f"{run_dir}: code changed since this run: {', '.join(changed)}. The scores would be of a "
             "different environment: restore the files, or repeat the r3l train command, which sets this "
             "run aside"
+        )
+    now = environment_inputs(run.env, run.env_settings, run.prompts)
+    then = {part: manifest["inputs"].get(part, {}) for part in now}
+    if keys := differing(then, now):
+        was, is_now = flat(then), flat(now)
+        changes = [
+            f"{key} was {was.get(key, 'not set')} and is {is_now.get(key, 'not set')}" for key in keys
+        ]
+        raise ConfigError(
+            f"{run_dir}: environment {run.env!r} is another one than in this run: {', '.join(changes)}. The "
+            "scores would not be this run's: restore what changed, or make the run again in another "
+            f"directory: {train_command(run)} --run-dir DIRECTORY"
         )
