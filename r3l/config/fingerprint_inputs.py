@@ -8,7 +8,7 @@ environment, and the SFT recipe.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,6 +20,7 @@ from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import find_class
 from r3l.config.model import find_model, locate, recipe_of
 from r3l.core.environment import Style
+from r3l.feedback.prompt_templates import edited_texts
 from r3l.files.digests import digest_of_all
 from r3l.files.names import is_folder_name
 from r3l.files.paths import cache_folder
@@ -40,15 +41,18 @@ def fingerprint_inputs(
 
     Keys: ``model`` (:func:`model_identity`), ``task_sets`` (digest of the training and of the test task set),
     ``environment`` (version, digests of its files and of prompts that may be edited) and ``method`` (version
-    of its code); with SFT also ``sft`` (the recipe) and ``sft_model`` (digest of its result, None before it
-    is made). ``prompts``: the style; files of prompts count only under ``full``. Raises ConfigError for an
-    unknown environment, task set or recipe.
+    of its code); with edited texts of r3l/feedback/prompts ``edited_texts`` (their digests); with SFT also
+    ``sft`` (the recipe) and ``sft_model`` (digest of its result, None before it is made). ``prompts``: the
+    style; files of prompts count only under ``full``. Raises ConfigError for an unknown environment, task
+    set or recipe.
     """
     inputs: dict[str, Any] = {
         "model": model_identity(model),
-        **environment_inputs(env, settings, prompts),
+        **environment_inputs(env, (settings.train_task_set, settings.test_task_set), prompts),
         "method": {"version": getattr(find_class("methods", method_code), "version", 1)},
     }
+    if edited := edited_texts():
+        inputs["edited_texts"] = edited
     if settings.sft is None:
         return inputs
     made = sft_folder(model, settings.sft)
@@ -58,13 +62,12 @@ def fingerprint_inputs(
     }
 
 
-def environment_inputs(env: str, settings: EnvSettings, prompts: Style) -> dict[str, Any]:
-    """The part of :func:`fingerprint_inputs` that decides what an episode is: ``task_sets``, ``environment``.
+def environment_inputs(env: str, task_sets: Sequence[str], prompts: Style) -> dict[str, Any]:
+    """The part of :func:`fingerprint_inputs` that decides what an episode on these task sets is.
 
     Raises ConfigError for an unknown environment or task set.
     """
     package = environment_of(env)
-    task_sets = (settings.train_task_set, settings.test_task_set)
     # The full prompts are texts that may be edited; compact ones are code, which the version covers.
     texts = package.prompt_texts() if prompts == "full" else {}
     return {

@@ -67,13 +67,12 @@ def check_environment(run: Run, run_dir: Path) -> None:
             "different environment: restore the files, or repeat the r3l train command, which sets this "
             "run aside"
         )
-    now = environment_inputs(run.env, run.env_settings, run.prompts)
+    task_sets = (run.env_settings.train_task_set, run.env_settings.test_task_set)
+    now = environment_inputs(run.env, task_sets, run.prompts)
     then = {part: manifest["inputs"].get(part, {}) for part in now}
     if keys := differing(then, now):
         was, is_now = flat(then), flat(now)
-        changes = [
-            f"{key} was {was.get(key, 'not set')} and is {is_now.get(key, 'not set')}" for key in keys
-        ]
+        changes = [f"{key} was {was.get(key, 'not set')} and is {is_now.get(key, 'not set')}" for key in keys]
         raise ConfigError(
             f"{run_dir}: environment {run.env!r} is another one than in this run: {', '.join(changes)}. The "
             "scores would not be this run's: restore what changed, or make the run again in another "

@@ -20,8 +20,12 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from r3l.config import locate, model_digest
+from r3l.config.files import differing, flat
+from r3l.config.fingerprint_inputs import environment_inputs
 from r3l.config.sft_recipe import SFTConfig, differing_keys
+from r3l.config.user_code import user_code
 from r3l.core.errors import CheckpointError, DataError
+from r3l.feedback.prompt_templates import edited_texts
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, digest_with_names, write_digests
 from r3l.files.json_files import read_json
@@ -52,14 +56,16 @@ class SFTManifest(TypedDict):
 
     ``config``: the recipe. ``examples`` (counts by kind; of a sampled phase also of what was played and
     dropped) and ``loss`` (its course) have one entry per finished phase. ``base_digest``: digest of the model
-    that it started from (r3l.config.model_digest), set when that is loaded; older builds have none. The other
-    keys that may be missing are set when the model is stored.
+    that it started from (r3l.config.model_digest), set when that is loaded. ``inputs``: what else its examples
+    were made of (:func:`inputs_of`). Older builds have neither. The other keys that may be missing are set when
+    the model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
     examples: list[dict[str, Any]]
     loss: list[list[float]]
     base_digest: NotRequired[str | None]
+    inputs: NotRequired[dict[str, Any]]
     command: NotRequired[str]
     parameters: NotRequired[int]
     weights_sha256: NotRequired[str]
@@ -208,10 +214,15 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     with a warning in the log.
 
     Raises DataError if the finished phases are of another config (later phases, ``sharpness`` and
-    ``sources`` may differ) or started from other weights, or if ``config`` has no phase after them. Raises
-    CheckpointError if all of them are damaged.
+    ``sources`` may differ), started from other weights or were made from other inputs, or if ``config`` has
+    no phase after them. Raises CheckpointError if all of them are damaged.
     """
-    manifest: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
+    manifest: SFTManifest = {
+        "config": config.model_dump(mode="json"),
+        "examples": [],
+        "loss": [],
+        "inputs": inputs_of(config),
+    }
 
     # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
     last = last_good(_phases(out))
@@ -224,6 +235,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
                 f"folder with --out, or delete {last.parent} to begin again"
             )
         _check_base(old, config, last.parent)
+        check_inputs(old, config, last.parent)
         manifest = {**old, "config": manifest["config"]}
 
     # The phase after it may have begun.
@@ -240,6 +252,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
         log.warning("%s is %s: phase %d is played and trained again", begun, why, phases + 1)
         return manifest, last
     _check_base(unfinished, config, begun.parent)
+    check_inputs(unfinished, config, begun.parent)
     return {**unfinished, "config": manifest["config"]}, begun
 
 
@@ -262,6 +275,38 @@ def _check_base(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
         raise DataError(
             f"{folder} was started from {config.model} with the digest {before}, which now has {now}: "
             f"restore that model, or move {folder} away to begin again, or give another folder with --out"
+        )
+
+
+def inputs_of(config: SFTConfig) -> dict[str, Any]:
+    """Versions and digests of what decides the examples of a recipe, besides the recipe and its model.
+
+    Keys: ``environment`` (as in a run's manifest), and where they are not empty ``edited_texts`` and
+    ``own_code`` (r3l.config). Raises ConfigError for an unknown environment.
+    """
+    found: dict[str, Any] = {
+        "environment": environment_inputs(config.env, (), config.prompts)["environment"],
+        "edited_texts": edited_texts(),
+        "own_code": user_code(config.env),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def check_inputs(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
+    """Raise DataError if ``made``, in ``folder``, was made from other inputs than this machine has now.
+
+    Not checked for a build of an earlier r3l, which recorded none.
+    """
+    if "inputs" not in made:
+        return
+    before, now = flat(made["inputs"]), flat(inputs_of(config))
+    if changes := [
+        f"{key} {before.get(key, 'not set')}, which is {now.get(key, 'not set')} now"
+        for key in differing(before, now)
+    ]:
+        raise DataError(
+            f"{folder} was made with {', '.join(changes)}: restore that, or move {folder} away to begin again, "
+            "or give another folder with --out"
         )
 
 

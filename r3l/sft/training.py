@@ -43,6 +43,7 @@ from r3l.sft import demonstrations, own_attempts
 from r3l.sft.checkpoint import (
     SFTManifest,
     SFTModel,
+    check_inputs,
     finished_model,
     load_or_begin,
     store,
@@ -82,6 +83,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
     with locked(out), threads(config.threads):
         # A finished model is never built again.
         if made := finished_model(config, out):
+            check_inputs(made, config, out)
             print(f"{out} already holds the model of this recipe", file=sys.stderr)
             return made
 

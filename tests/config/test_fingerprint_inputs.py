@@ -14,6 +14,7 @@ from r3l.config import find_model, fingerprint_inputs, locate, resolve, sft_fold
 from r3l.config.files import own_folders
 from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import ConfigError, DataError
+from r3l.feedback import prompt_templates
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED, cache_folder
 from r3l.runs.manifest import manifest, run_of
@@ -53,6 +54,20 @@ def test_the_texts_of_full_prompts_decide_a_result_and_not_one_with_compact_prom
     with texts["system.txt"].open("a") as file:
         file.write("Hurry.")
     assert fingerprints()[0] != full and fingerprints()[1] == compact
+
+
+def test_an_edited_text_of_reflections_or_retries_decides_a_result(monkeypatch, tmp_path):
+    """The texts of stored runs change no fingerprint: they were in none when those runs were made."""
+    texts = tmp_path / "prompts"
+    shutil.copytree(prompt_templates.PROMPTS, texts)
+    monkeypatch.setattr(prompt_templates, "PROMPTS", texts)
+    before = fingerprint()
+    with (texts / "reflection_compact.txt").open("a") as file:
+        file.write("Hurry.")
+    run = resolve("nano", "alfworld", "r3l", 0)
+    assert run.fingerprint() != before
+    digest = subprocess.run(["sha256sum", texts / "reflection_compact.txt"], capture_output=True, text=True)
+    assert run.inputs()["edited_texts"] == {"reflection_compact": digest.stdout.split()[0]}
 
 
 @pytest.fixture

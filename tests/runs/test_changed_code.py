@@ -9,7 +9,14 @@ from r3l.core.errors import ConfigError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.local.engine import train
 
-SETTINGS = ["evaluation.tasks=2", "workers=0", "threads=1", "prompts=full", "sampling.max_context=2048", "env_settings.max_turns=2"]
+SETTINGS = [
+    "evaluation.tasks=2",
+    "workers=0",
+    "threads=1",
+    "prompts=full",
+    "sampling.max_context=2048",
+    "env_settings.max_turns=2",
+]
 
 
 @pytest.fixture(scope="module")

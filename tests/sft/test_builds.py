@@ -362,3 +362,36 @@ def test_a_model_whose_base_was_replaced_is_not_the_one_of_its_recipe(recipe, cu
     write_json_atomic(out / "sft.json", earlier)
     write_digests(out)
     assert build("tiny", out, workers=0) == earlier
+
+
+def test_a_model_whose_environment_has_changed_is_not_the_one_of_its_recipe(
+    recipe, cut, tmp_path, monkeypatch
+):
+    """Finished or not. Builds by an earlier r3l, which recorded no inputs, are not compared."""
+    out = tmp_path / "h"
+    recipe({**phase(0, 1e-3), "tasks": 2}, {**phase(2, 1e-3), "tasks": 2})
+    package = config.environment_of("math")
+    version = package.version
+    with pytest.raises(Killed):
+        cut(1)
+        build("tiny", out, workers=0)
+    monkeypatch.setattr(training, "fit", fit)
+    changed = pytest.raises(
+        DataError,
+        match=rf"h(.phases)? was made with environment.version {version}, which is {version + 1} now",
+    )
+
+    monkeypatch.setattr(type(package), "version", version + 1)
+    with changed:
+        build("tiny", out, workers=0)
+    monkeypatch.setattr(type(package), "version", version)
+    made = build("tiny", out, workers=0)
+    assert made["inputs"]["environment"]["version"] == version
+    monkeypatch.setattr(type(package), "version", version + 1)
+    with changed:
+        build("tiny", out, workers=0)
+
+    earlier = {key: value for key, value in made.items() if key != "inputs"}
+    write_json_atomic(out / "sft.json", earlier)
+    write_digests(out)
+    assert build("tiny", out, workers=0) == earlier
