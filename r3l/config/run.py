@@ -40,7 +40,7 @@ NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
         *("label", "method_label"),  # printed names
         "profile",  # its settings are hashed themselves
         *("model", "served"),  # the inputs have the digest of the weights; a server's address may change
-        *("workers", "device"),  # the same numbers, faster
+        "workers",  # the same numbers, faster
     },
     "train": {"save_every", "save_minutes", "gradient_checkpointing"},  # how often and how it is computed
     "env_settings": {"validation_task_set", "further_test_task_sets"},  # other scores of the same weights
@@ -117,7 +117,11 @@ class Run(TierSettings):
 
     def inputs(self) -> dict[str, Any]:
         """Digests and versions of what the run reads on this machine now (r3l.config.fingerprint_inputs)."""
-        return fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
+        inputs = fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
+        # Keys of the model's file that decide what Trinity computes; the local engine reads neither.
+        if self.engine == "trinity" and (described := find_model(self.model)):
+            inputs["model_file"] = {"dtype": described.dtype, "thinking": described.thinking}
+        return inputs
 
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
         """16 hex digits of a hash over all that decides the run's result: settings and ``inputs``.
@@ -154,6 +158,8 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
         values.pop("judge", None)
     if not values.get("lora", {}).get("rank"):
         values.pop("lora", None)
+    if values.get("device") == "auto":  # the machine decides, which the manifest names
+        values.pop("device")
     if values.get("evaluation", {}).get("tasks") is None:  # all tasks are played, so none are drawn
         for key in ("tasks", "draw"):
             values.get("evaluation", {}).pop(key, None)

@@ -11,6 +11,7 @@ from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
 from r3l.config import find_model, fingerprint_inputs, locate, resolve, sft_folder
+from r3l.config import run as run_module
 from r3l.config.files import own_folders
 from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import ConfigError, DataError
@@ -68,6 +69,28 @@ def test_an_edited_text_of_reflections_or_retries_decides_a_result(monkeypatch, 
     assert run.fingerprint() != before
     digest = subprocess.run(["sha256sum", texts / "reflection_compact.txt"], capture_output=True, text=True)
     assert run.inputs()["edited_texts"] == {"reflection_compact": digest.stdout.split()[0]}
+
+
+def test_what_a_models_file_says_of_its_weights_decides_a_result_on_a_cluster(monkeypatch):
+    """The type and the thoughts of a model are settings of Trinity alone; the local engine reads neither."""
+
+    def fingerprints():
+        return [
+            resolve(tier, "alfworld", "grpo", 0, "qwen2.5-1.5b").fingerprint() for tier in ("paper", "smol")
+        ]
+
+    paper, local = fingerprints()
+    changed = find_model("qwen2.5-1.5b").model_copy(update={"dtype": "float32"})
+    monkeypatch.setattr(run_module, "find_model", lambda name: changed)
+    assert fingerprints()[0] != paper and fingerprints()[1] == local
+    changed = changed.model_copy(update={"dtype": "bfloat16", "thinking": True})
+    assert fingerprints()[0] != paper and fingerprints()[1] == local
+
+
+def test_a_device_that_is_named_decides_a_result():
+    """A GPU rounds otherwise than a CPU. By default the machine decides, and the manifest names it."""
+    automatic, cpu, gpu = (fingerprint(f"device={name}") for name in ("auto", "cpu", "cuda"))
+    assert automatic == fingerprint() and len({automatic, cpu, gpu}) == 3
 
 
 @pytest.fixture

@@ -37,3 +37,58 @@ def test_unknown_names_are_named_with_what_is_meant():
         find_environment("scienceword")
     with pytest.raises(ConfigError, match="there is no environment 'marsworld'"):
         find_environment("marsworld")
+
+
+OPTION_DEFAULTS = {
+    ("alfworld", 1): {
+        "response_format": "strict",
+        "unreadable": "ends",
+        "repetitions": 3,
+        "history": None,
+        "list_places": False,
+        "turn": "response",
+        "admissible": "shown",
+        "impossible": "ends",
+        "examples": {},
+    },
+    ("math", 1): {
+        "attempts": 1,
+        "turns": "segments",
+        "format_penalty": 0.0,
+        "ask": "tags",
+        "extraction": "strict",
+        "grader": "ours",
+    },
+    ("puzzles", 1): {"attempts": 1, "turns": "segments", "format_penalty": 0.0, "verifier": "ours"},
+    ("scienceworld", 1): {
+        "response_format": "strict",
+        "unreadable": "ends",
+        "repetitions": 3,
+        "history": None,
+        "reward": "score",
+        "step_limit": 30,
+    },
+    ("webshop", 1): {
+        "response_format": "strict",
+        "unreadable": "ends",
+        "repetitions": 2,
+        "history": None,
+        "penalty": 0.0,
+        "refused": "shop",
+        "observation": "rich",
+        "examples": {},
+    },
+}
+
+
+def test_another_default_of_an_option_needs_another_version():
+    """A run records only the options that it sets, so its fingerprint knows a default by the version alone.
+
+    Whoever changes a default raises the environment's ``version`` and adds a row here. A new option may be
+    added to a row if its default is what was done before.
+    """
+    found = {}
+    for name in ENVIRONMENTS:
+        package = find_environment(name)
+        found[name, package.version] = package.options().model_dump(mode="json")
+    assert found == OPTION_DEFAULTS

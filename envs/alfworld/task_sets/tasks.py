@@ -18,7 +18,7 @@ from r3l.envs.alfworld.engine.games import EXPECTED_GAMES, LISTED, ids_sha256, l
 from r3l.envs.alfworld.task_sets.houses import generate
 from r3l.envs.alfworld.task_sets.rooms import House
 from r3l.envs.base import task_sets
-from r3l.envs.base.task_sets import DefinedTaskSets, DefinitionModel, committed, in_id_order
+from r3l.envs.base.task_sets import DefinedTaskSets, DefinitionModel, committed, committed_path, in_id_order
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
@@ -90,6 +90,13 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
             return super().tasks(task_set)
         entry = committed(self.env, task_set)
         if task_set in LISTED:
+            sha256 = ids_sha256(entry["ids"])
+            if sha256 != entry["sha256"]:
+                path = committed_path(self.env, task_set)
+                raise DataError(
+                    f"{task_set}: expected ids with sha256 {entry['sha256']}, found {sha256}: {path} was edited. "
+                    f"Restore it (git checkout {path})"
+                )
             return [load_game(game_id) for game_id in entry["ids"]]
         games = list(load_games(task_set, expected=int(entry["count"])))
         sha256 = ids_sha256(task.id for task in games)

@@ -7,6 +7,7 @@ import pytest
 from r3l.envs.alfworld import ENVIRONMENT
 from r3l.envs.alfworld.engine import games
 from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
+from r3l.envs.alfworld.task_sets import tasks
 
 from r3l.core.errors import DataError
 
@@ -16,9 +17,9 @@ CLEAN = "valid_unseen/pick_clean_then_place_in_recep-SoapBar-None-Cabinet-424/tr
 
 def test_a_downloaded_game_is_a_whole_task_that_its_walkthrough_wins(download):
     engine = AlfworldEngine()
-    tasks = list(games.load_games("valid_seen", download, expected=2))
-    assert Counter(task.group for task in tasks) == {"look_at_obj_in_light": 1, "pick_two_obj_and_place": 1}
-    for task in (*tasks, games.load_game(CLEAN, download)):
+    played = list(games.load_games("valid_seen", download, expected=2))
+    assert Counter(task.group for task in played) == {"look_at_obj_in_light": 1, "pick_two_obj_and_place": 1}
+    for task in (*played, games.load_game(CLEAN, download)):
         assert json.dumps(dict(task.payload)) and task.split == task.id.split("/")[0]
         now = engine.reset(task)
         assert f"Your task is to: {task.payload['goal_text']}." in now.text and not now.success
@@ -26,7 +27,7 @@ def test_a_downloaded_game_is_a_whole_task_that_its_walkthrough_wins(download):
             now = engine.step(action)
         assert now.success
     engine.close()
-    assert tasks[0].id == LAMP and tasks[0].payload["goal_text"] == "look at cd under the desklamp"
+    assert played[0].id == LAMP and played[0].payload["goal_text"] == "look at cd under the desklamp"
 
 
 def test_missing_data_names_path_counts_and_command(download, monkeypatch):
@@ -51,6 +52,17 @@ def test_other_games_than_the_published_ones_are_refused(download, monkeypatch):
         path.write_bytes((download / "json_2.1.1" / LAMP / "game.tw-pddl").read_bytes())
     with pytest.raises(DataError, match="these are other games"):
         ENVIRONMENT.tasks("valid_seen")
+
+
+def test_other_ids_of_a_listed_set_than_its_digest_says_are_refused(download, monkeypatch):
+    """A game of another list has another score; the digest of the published list stands beside its ids."""
+    monkeypatch.setenv("ALFWORLD_DATA", str(download))
+    listed = {"ids": [CLEAN], "sha256": games.ids_sha256([CLEAN])}
+    monkeypatch.setattr(tasks, "committed", lambda env, name: listed)
+    assert [task.id for task in ENVIRONMENT.tasks("agentbench")] == [CLEAN]
+    listed["ids"] = [LAMP]
+    with pytest.raises(DataError, match=r"agentbench: expected ids with sha256 .*agentbench.json"):
+        ENVIRONMENT.tasks("agentbench")
 
 
 def changed(root, game, key, old, new):
