@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from r3l.config.environment import environment_of
 from r3l.config.files import differing, find_class, flat
-from r3l.config.method import Variant
+from r3l.config.method import Variant, variant
 from r3l.config.resolution import CHOSEN, METHOD, OPTIONS, layers_of, resolve
 from r3l.config.run import Run, hashed
 from r3l.config.tier import TierSettings
@@ -67,7 +67,11 @@ def explained(
         prefix, declaring = next(entry for entry in declared if key.startswith(entry[0]))
         *sections, name = key.removeprefix(prefix).split(".")
         for section in sections:
-            declaring = declaring.model_fields[section].annotation
+            inner = declaring.model_fields[section].annotation
+            if not hasattr(inner, "model_fields"):  # a mapping, whose keys have the source of all of it
+                name = section
+                break
+            declaring = inner
         found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
     return found
 
@@ -83,17 +87,24 @@ def train_command(run: Run) -> str:
     changes: list[str] = []
     model: str | None = run.model
     with suppress(ConfigError):
-        usual = resolve(run.tier, run.env, run.method, run.seed)
+        # A protocol (NAME-DIGITS) that the row's name does not have came by --set; other values follow from it.
+        by_name = [change.partition("=")[0] for change in variant(run.method).changes]
+        protocol = (
+            [f"protocol={run.protocol.rpartition('-')[0]}"]
+            if run.protocol and "protocol" not in by_name
+            else []
+        )
+        changes += [word for change in protocol for word in ("--set", change)]
+        usual = resolve(run.tier, run.env, run.method, run.seed, overrides=protocol)
         if usual.model == run.model:
             model = None
         else:
-            usual = resolve(run.tier, run.env, run.method, run.seed, model)
+            usual = resolve(run.tier, run.env, run.method, run.seed, model, protocol)
         here, now = (one.model_dump(mode="json") for one in (run, usual))
         # A section that decides nothing in one of them, such as lora of rank 0, may decide in the other.
         decisive = flat(hashed(here)).keys() | flat(hashed(now)).keys()
         values = flat(here)
         for key in differing(here, now):
-            # The name of the row has the protocol, if there is one.
             if key in decisive and key in values and key.partition(".")[0] not in {*CHOSEN, "protocol"}:
                 text = values[key] if isinstance(values[key], str) else json.dumps(values[key])
                 changes += ["--set", f"{key}={text}"]

@@ -333,6 +333,12 @@ def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
         for text in texts:
             key, _, value = text.partition("=")
             check_value(value, key)
+            if yaml.safe_load(value) == {}:
+                short = key.removeprefix(METHOD)
+                raise ConfigError(
+                    f"{short}={value}: an empty mapping changes no key, since settings are layered key by key; "
+                    f"name the keys that you want to change, as in {short}.KEY=VALUE"
+                )
         return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(

@@ -98,6 +98,22 @@ class CritiquedFailures(Strict):
     sampling: SamplingConfig
 
 
+class ErrorRates(Strict):
+    """Error rates of an environment's scripted experts (envs.base.demonstrations.ErrorRates)."""
+
+    low: float = Field(ge=0, le=1, description="lowest error rate per action; each episode draws its own")
+    high: float = Field(ge=0, le=1, description="highest error rate per action")
+    systematic: float = Field(ge=0, le=1, description="share of errors that recur in the same situation")
+    overlook: float = Field(ge=0, le=1, description="share of episodes that forget one kind of step")
+    invalid: float = Field(0.0, ge=0, le=1, description="share of episodes with one invalid action")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low, {self.low:g}, is above high, {self.high:g}; exchange them")
+        return self
+
+
 class ScriptedPhase(SFTPhase):
     """A phase whose examples are demonstrations by experts with the same error rates.
 
@@ -105,9 +121,7 @@ class ScriptedPhase(SFTPhase):
     """
 
     variants: int = Field(ge=1, description="demonstrations per task")
-    error_rates: dict[str, float] = Field(
-        description="error rates of the environment's scripted experts, by its own keys"
-    )
+    error_rates: ErrorRates
     critiqued: CritiquedFailures | None = None
 
 
@@ -124,8 +138,8 @@ class SampledPhase(SFTPhase):
 
 
 def _kind_of_phase(phase: Any) -> str:
-    keys = phase.keys() if isinstance(phase, dict) else type(phase).model_fields
-    return "sampled" if {"attempts", "reflections", "sampling"} & set(keys) else "scripted"
+    keys = set(phase if isinstance(phase, dict) else getattr(type(phase), "model_fields", ()))
+    return "sampled" if {"attempts", "reflections", "sampling"} & keys else "scripted"
 
 
 AnyPhase = Annotated[
@@ -280,7 +294,12 @@ def load_config(name: str) -> SFTConfig:
     if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
-    return validate(SFTConfig, read_yaml(path), str(path))
+    config = validate(SFTConfig, read_yaml(path), str(path))
+    if config.name != name:
+        raise ConfigError(
+            f"{path}: key 'name' is {config.name!r}, but the file is called {name!r}; use one name in both"
+        )
+    return config
 
 
 def differing_keys(made: Mapping[str, Any], recipe: SFTConfig) -> list[str]:

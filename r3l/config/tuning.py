@@ -41,7 +41,7 @@ def at_rate(row: Variant, rate: str) -> Variant:
 def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:
     """A message: the file, and the line to write there so that the row's runs use the chosen ``rate``."""
     at = f"{tier}@{','.join(row.changes)}" if row.changes else tier
-    return f"configs/methods/{row.method}.yaml: under rates, {at}: {{{env}: {rate:g}}}"
+    return f"{shown_path('methods', row.method)}: under rates, {at}: {{{env}: {rate:g}}}"
 
 
 def validation_task_set(run: Run) -> str:

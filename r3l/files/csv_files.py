@@ -25,13 +25,18 @@ def csv_lines(
 ) -> list[tuple[str, dict[str, str]]]:
     """The rows of a CSV file with the text ``content``, by column, each with its place (``main.csv, line 3``).
 
-    ``columns``: the header that it must have; None: any. Blank lines are skipped. Raises DataError, naming
-    file, line and fix, for another header, or for a row with another number of columns than the header.
+    ``columns``: the header that it must have; None: any with distinct names. Blank lines are skipped. Raises
+    DataError, naming file, line and fix, for another header, or for a row with another number of columns than
+    the header.
     """
     reader = csv.DictReader(io.StringIO(content, newline=""))
     try:
         if columns is not None and reader.fieldnames != columns:
             raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(columns)}")
+        header = reader.fieldnames or ()
+        for column in header:
+            if list(header).count(column) > 1:
+                raise DataError(f"{path}, line 1: column {column!r} is there twice; rename one")
         lines = [(f"{path}, line {reader.line_num}", fields) for fields in reader]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error

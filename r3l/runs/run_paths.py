@@ -39,7 +39,7 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
 @cache  # a report asks for that of every run several times
 def run_dir_of(evaluation: Path) -> Path:
     """The run directory to which an evaluation.json belongs, on the test task set or a further one."""
-    if FURTHER not in evaluation.parts:
+    if FURTHER not in evaluation.parts or (evaluation.parent / MANIFEST).is_file():
         return evaluation.parent
     folders = list(evaluation.parents)
     # A task set's name has up to three parts (NAME/SPLIT/GROUP): FURTHER is so many folders above the file's.

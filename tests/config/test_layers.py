@@ -133,5 +133,44 @@ def test_a_run_has_a_command_that_makes_it_again():
     # An adapter of rank 0 is no part of the fingerprint, but the tier's own has rank 8.
     run = resolve("smol", "webshop", "grpo", 0, overrides=["lora.rank=0"])
     assert train_command(run).endswith("--env webshop --method grpo --seed 0 --set lora.rank=0")
+    # A protocol is named once, in the row or by --set, and the values that follow from it are not.
+    play = "--env alfworld --method zero_shot --seed 0"
+    named = resolve("nano", "alfworld", "zero_shot", 0, overrides=["protocol=react"])
+    assert train_command(named) == f"r3l train --tier nano {play} --set protocol=react"
     usual = resolve("nano", "alfworld", "grpo", 0)
     assert train_command(usual) == "r3l train --tier nano --env alfworld --method grpo --seed 0"
+
+
+def test_an_empty_mapping_changes_nothing_and_is_refused():
+    """Settings are layered by key, so a mapping without keys would leave all of them."""
+    with pytest.raises(ConfigError, match=r"env_settings.options=\{\}: an empty mapping changes no key"):
+        resolve("nano", "webshop", "grpo", 0, overrides=["env_settings.options={}"])
+
+
+def test_a_users_setting_that_is_a_mapping_is_explained(tmp_path, monkeypatch):
+    (tmp_path / "mapped.py").write_text(
+        "from r3l.baselines.grpo import GRPO, GRPOSettings\n"
+        "from r3l.core.option import option\n"
+        "class Settings(GRPOSettings):\n"
+        "    weights: dict[str, float] = option({'easy': 2.0}, 'weight by group', 'our choice')\n"
+        "class Mapped(GRPO):\n"
+        "    Settings = Settings\n"
+    )
+    (tmp_path / "mapped.yaml").write_text("method: mapped\nlabel: M\ncode: mapped:Mapped\nsources: {}\n")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    (row,) = (row for row in explained("nano", "math", "mapped") if "weights" in row.key)
+    assert (row.key, row.value, row.place, row.source) == (
+        "method_settings.weights.easy",
+        2.0,
+        "default",
+        "our choice",
+    )
+
+
+def test_the_line_for_a_tuned_rate_names_a_users_file(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("method: mine\nlabel: M\nextends: grpo\nsources: {}\n")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    line = config_tuning.yaml_line("nano", "math", variant("mine"), 1e-4)
+    assert line == f"{tmp_path / 'mine.yaml'}: under rates, nano: {{math: 0.0001}}"
+    line = config_tuning.yaml_line("nano", "math", variant("r3l@alpha=5"), 1e-4)
+    assert line == "configs/methods/r3l.yaml: under rates, nano@alpha=5: {math: 0.0001}"

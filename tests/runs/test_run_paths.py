@@ -25,6 +25,14 @@ def test_the_run_of_an_evaluation_is_found(run_dir, task_set):
     assert run_dir_of(evaluation_folder(run_dir, task_set, "test") / "evaluation.json") == run_dir
 
 
+def test_a_run_may_lie_in_a_folder_that_is_called_evaluations(tmp_path):
+    run_dir = tmp_path / "evaluations" / "mine"
+    run_dir.mkdir(parents=True)
+    (run_dir / "manifest.json").write_text("{}")
+    assert run_dir_of(run_dir / "evaluation.json") == run_dir
+    assert run_dir_of(evaluation_folder(run_dir, "nano/validation", "test") / "evaluation.json") == run_dir
+
+
 def test_every_further_task_set_is_found(tmp_path):
     paths = [
         evaluation_folder(tmp_path, name, "test") / "evaluation.json"
