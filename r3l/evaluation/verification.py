@@ -317,9 +317,9 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 @cache
 def _is_here(env: str) -> bool:
-    """Whether the code of an environment is on this machine; if not, one warning says that it is needed."""
+    """Whether code and packages of an environment are on this machine; if not, a warning names what lacks."""
     try:
-        environment_of(env)
+        environment_of(env).check_installed()
     except ConfigError as error:
         log.warning("task sets of %s are not checked: %s", env, error)
         return False

@@ -11,9 +11,10 @@ from program import run
 
 from r3l.config import Run
 from r3l.core.errors import DataError, RunDirectoryError
-from r3l.evaluation import stored_runs, storing
+from r3l.evaluation import stored_runs, storing, verification
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify, verify_all
+from r3l.files import requirements
 from r3l.files.digests import SUMS
 from r3l.files.json_files import columns_path, read_jsonl, rewrite_jsonl
 from r3l.files.locks import locked
@@ -379,3 +380,16 @@ def test_a_torn_archive_is_found(copy, tmp_path):
     sign(written)
     with pytest.raises(DataError, match="episodes.json.xz is damaged"):
         verify(written)
+
+
+def test_a_run_is_verified_without_the_packages_of_its_environment(monkeypatch, caplog):
+    """Its numbers are computed again from its files; only the comparison with the tasks needs the engine."""
+    verification._is_here.cache_clear()
+    verification._tasks.cache_clear()
+    monkeypatch.setattr(requirements, "missing", lambda extra: ["alfworld"])
+    (run_dir,) = (STORED / "nano" / "alfworld").glob("*/grpo/seed0")
+    verify(run_dir)
+    assert "task sets of alfworld are not checked" in caplog.text
+    assert "alfworld is not installed" in caplog.text
+    verification._is_here.cache_clear()
+    verification._tasks.cache_clear()

@@ -160,6 +160,8 @@ def compact(text: str) -> str:
                 parts[-1] += f" {line}"
         elif button[1]:  # an option, after its heading
             value = f"*{button[3]}*" if button[2] else button[3]
+            if not parts:  # the heading is an empty line
+                parts.append("options")
             separator = "," if ": " in parts[-1] else ":"
             parts[-1] += f"{separator} {value}"
             new_part = True

@@ -2,6 +2,7 @@
 
 import pytest
 from r3l.envs.webshop import WebshopOptions
+from r3l.envs.webshop.engine.pages import Page, String, text_rich
 from r3l.envs.webshop.engine.shop import WebshopEngine
 from r3l.envs.webshop.text.dialogue import WebshopDialogue, compact
 
@@ -39,6 +40,13 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
     assert compact(engine.step(f"click[{values[0]}]").text) == expected.format(f"*{values[0]}*").lower()
     assert compact(engine.step("click[features]").text) == product.bullets[0].lower().join("  ")
     assert compact(engine.step("click[back to search]").text) == "search page"
+
+
+def test_compact_shows_options_without_a_name():
+    """Some of the original catalogue's have none; its page has an empty line as their heading."""
+    values = [String(value, "option", "") for value in ("Red", "Blue")]
+    head = (String("Instruction:"), String("a hat"), String("Back to Search", "button"), String(" "))
+    assert compact(text_rich(Page((*head, *values)), "", ())) == "options: red, blue"
 
 
 @pytest.mark.parametrize(
