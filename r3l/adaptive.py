@@ -10,7 +10,7 @@ else for two fresh attempts. After the first update, ``share`` is the probabilit
 updates, that a guided retry of a failed attempt is worth more per sampled token than a fresh attempt at its
 task::
 
-    guided = rescued failures / failures that were reflected on    cost: reflection and retry, tokens per slot
+    guided = rescued failures / retries of failures reflected on   cost: reflection and retry, tokens per slot
     fresh  = successes of the other attempts at tasks with a failure, one failure left out at a time
              / such attempts                                       cost: tokens per attempt
     share  = P(guided / cost > fresh / cost), by normal approximation, at least ``floor``
@@ -107,19 +107,22 @@ class AdaptiveR3L(R3L):
         def total(*names: str) -> float:
             return sum(metrics.get(name, 0.0) for name in names for metrics in recent)
 
-        failures = total("adaptive/failures_reflected")
+        # Each failure that is reflected on has ``retries`` trials.
+        retries = self.settings.retries
+        trials = total("adaptive/failures_reflected") * retries
         pairs = total("adaptive/fresh")
-        if not failures or not pairs:
+        if not trials or not pairs:
             return 1.0
 
         # Success rates. Every failure is paired with several attempts, so pairs are not independent: count
         # attempts.
         attempts = min(pairs, total("adaptive/bases"))
-        guided, guided_variance = _rate(total("retry/rescued"), failures)
+        guided, guided_variance = _rate(total("retry/rescued"), trials)
         fresh, fresh_variance = _rate(total("adaptive/fresh_solved") * attempts / pairs, attempts)
 
         # Costs in sampled tokens: a reflection, whoever samples it, with its retry; and a fresh attempt.
-        guided_cost = total("tokens/reflection", "tokens/judge", "tokens/retry") / total("adaptive/reflected")
+        guided_tokens = total("tokens/reflection", "tokens/judge", "tokens/retry")
+        guided_cost = guided_tokens / (total("adaptive/reflected") * retries)
         fresh_cost = total("tokens/rollout") / total("adaptive/bases")
         if not guided_cost:  # the critic's reflections cost nothing, and none of them led to a retry
             return 1.0

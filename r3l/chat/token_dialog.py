@@ -88,9 +88,19 @@ class TokenDialog:
         """True if the next prompt renders all messages; else its tokens are appended to those so far."""
         return self._policy.samples == "turn" or len(self._tokens_at) == 1
 
-    def _fits(self, sampling: Sampling) -> bool:
-        """True if a response of ``max_tokens`` still fits the context."""
-        return len(self._ids) + sampling.max_tokens <= self._policy.max_context
+    def _fits(self, prompt: list[int], sampling: Sampling) -> bool:
+        """True if a response of ``max_tokens`` to ``prompt``, the last tokens of the dialog, fits the context.
+
+        If not, the prompt is taken back.
+        """
+        if len(self._ids) + sampling.max_tokens <= self._policy.max_context:
+            return True
+        self._take_back(prompt)
+        return False
+
+    def _take_back(self, prompt: list[int]) -> None:
+        """Remove ``prompt`` from the end of the tokens: its messages are encoded again with the next response."""
+        del self._ids[len(self._ids) - len(prompt) :]
 
     def _advance(self) -> list[int]:
         """Encode the messages since the last response; returns the prompt ids of the next turn."""

@@ -112,6 +112,7 @@ def in_turns(
     reference: bool = False,
     lora: LoraConfig = ALL_WEIGHTS,
     checkpointing: bool = True,
+    lagging: bool = False,
 ) -> InTurns:
     """Memory of a process that samples and trains in turn on one GPU, in bytes.
 
@@ -119,7 +120,8 @@ def in_turns(
     ``cached`` tokens.
 
     - ``weights``: a copy in ``dtype``, float32 master weights of the trained ones, and with ``reference`` the
-      base checkpoint for a KL; with an adapter that is the same model with the adapter turned off.
+      base checkpoint for a KL; with an adapter that is the same model with the adapter turned off. With
+      ``lagging`` the sampler has a copy of the trained ones (train.sync_interval above 1).
     - ``optimiser``: both moments of AdamW.
     - ``gradients``: their float32 sum, which is kept until the next update.
     - ``training``: the peak of a micro-batch and the update beyond these (:func:`_training`).
@@ -134,7 +136,8 @@ def in_turns(
     return InTurns(
         weights=size * (a.parameters + added)
         + 4 * trained * lower
-        + size * a.parameters * (reference and not added),
+        + size * a.parameters * (reference and not added)
+        + size * trained * lagging,
         optimiser=trained * 8,
         gradients=trained * 4,
         training=_training(a, tokens, row, dtype, lora, checkpointing),

@@ -309,7 +309,7 @@ def collate(rows: Sequence[Row], device: torch.device) -> Batch:
     width = max(len(r.ids) for r in rows)
 
     def padded(arrays: Sequence[np.ndarray], dtype: torch.dtype) -> torch.Tensor:
-        filled = np.zeros((len(arrays), width), dtype=arrays[0].dtype)
+        filled = np.zeros((len(arrays), width), dtype=np.result_type(*arrays))
         for row, array in zip(filled, arrays, strict=True):
             row[: len(array)] = array
         return torch.from_numpy(filled).to(device=device, dtype=dtype)

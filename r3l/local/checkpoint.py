@@ -130,7 +130,7 @@ def _check_hub(model: str) -> None:
 
 
 def load_model(model: str, device: torch.device, forward_pass: Pass = "transformers") -> tuple[Any, Any]:
-    """Load a model in float32 and its tokenizer: (model, tokenizer).
+    """Load a model in float32, without its dropout, and its tokenizer: (model, tokenizer).
 
     ``model``: a stored or configured name, a folder, or a hub id. ``forward_pass``: the forward pass that it
     is for: with ``packed`` it is our CausalLM (r3l.local.model.weights) if that has the architecture, else,
@@ -163,9 +163,22 @@ def load_model(model: str, device: torch.device, forward_pass: Pass = "transform
         if network is None:
             from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
 
-            network = pretrained(AutoModelForCausalLM, location, dtype=torch.float32)
+            config = _without_dropout(pretrained(AutoConfig, location))
+            network = pretrained(AutoModelForCausalLM, location, config=config, dtype=torch.float32)
     network.to(device)
     return network, tokenizer
+
+
+def _without_dropout(config: Any) -> Any:
+    """``config`` of transformers, in which every rate of a dropout is 0.
+
+    With dropout the log-probs of training would not be those of sampling, and a resumed run would draw others.
+    """
+    for part in {id(part): part for part in (config, config.get_text_config())}.values():
+        for key, value in list(vars(part).items()):
+            if "drop" in key and isinstance(value, float):
+                setattr(part, key, 0.0)
+    return config
 
 
 def check_template(run: Run, model: str | None = None, task_set: str | None = None) -> None:

@@ -117,6 +117,7 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
         reference=train.kl_metric_every > 0,
         lora=settings.lora,
         checkpointing=train.gradient_checkpointing,
+        lagging=train.sync_interval > 1,
     )
 
 

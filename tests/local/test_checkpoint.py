@@ -1,5 +1,6 @@
 """Loading models: a tokenizer must read text as it did when its model was built."""
 
+import json
 import shutil
 
 import huggingface_hub
@@ -121,3 +122,17 @@ def test_a_run_is_checked_before_it_begins_in_an_empty_directory_too(tmp_path, e
     with pytest.raises(ConfigError, match="max_context is 4096 tokens, but .* has positions for 2048"):
         train(run, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_with_dropout_trains_without(tmp_path, nano):
+    """Log-probs of training are those of sampling, and draws of no generator are left to a resume."""
+    model, tokenizer = nano
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.5}))
+    loaded, _ = load_model(str(tmp_path), torch.device("cpu"))
+    ids_1_T = torch.arange(12)[None]
+    with torch.no_grad():
+        evaluated, trained = (loaded.train(mode)(ids_1_T).logits for mode in (False, True))
+    assert torch.equal(evaluated, trained)

@@ -74,6 +74,20 @@ def test_the_plan_is_what_an_h100_took(measured):
     assert plan.total / GIB == pytest.approx(measured["peak_gib"], rel=0.1)
 
 
+def test_a_sampler_that_lags_behind_has_a_copy_of_what_trains():
+    """In bfloat16: of all weights, or of an adapter's, since the frozen ones are shared."""
+
+    def weights(lora_rank, interval):
+        changes = [f"lora.rank={lora_rank}", f"train.sync_interval={interval}", "compute_dtype=bfloat16"]
+        run = resolve("smol", "gsm8k", "grpo", 0, "smollm2-135m", changes)
+        return memory.memory_plan(a, run, 8).weights
+
+    a = find_model("smollm2-135m").architecture
+    assert weights(0, 5) - weights(0, 1) == 2 * a.parameters
+    adapter = adapter_parameters(a, LoraConfig(rank=8))
+    assert weights(8, 5) - weights(8, 1) == 2 * adapter
+
+
 def test_settings_that_cost_least_come_first():
     """First what costs time alone, then fewer tasks a step, last an adapter."""
     many = [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.checkpoint import checkpoint
 
 from r3l.config.gpu_memory import CHUNK, LOGITS
-from r3l.core.batching import batches_by_prefix, collate, rows_to_score
+from r3l.core.batching import batches_by_length, batches_by_prefix, collate, rows_to_score
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
 from r3l.local.model import forward
@@ -100,10 +100,15 @@ def trajectory_logprobs(
     is_packed_pass = forward.pass_of(model, forward_pass) == "packed"
     rows = rows_to_score(trajectories, samples)
 
-    # Rows that begin alike are scored as neighbours; results go back to the rows' own order.
+    # The packed pass computes what rows have in common once, so those are scored as neighbours; transformers'
+    # computes padded rows. Results go back to the rows' own order.
+    if is_packed_pass:
+        parts = batches_by_prefix([row.ids for row in rows], tokens_per_microbatch)
+    else:
+        parts = batches_by_length([len(row.ids) for row in rows], tokens_per_microbatch)
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
     model.eval()
-    for part in batches_by_prefix([row.ids for row in rows], tokens_per_microbatch):
+    for part in parts:
         batch = collate([rows[k] for k in part], model.device)
         with torch.no_grad():
             if is_packed_pass:

@@ -7,7 +7,7 @@ from os.path import commonprefix
 import pytest
 import torch
 
-from r3l.core.policy import Sampling
+from r3l.core.policy import FinishReason, Sampling
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
 from r3l.local.sampling.policy import LocalPolicy
@@ -49,6 +49,27 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     a, b = cached.take_counts(), uncached.take_counts()
     assert a["encoded"] == a["appended"] == b["appended"] < b["encoded"]
     assert cached.take_counts() == {}
+
+
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
+def test_a_response_that_did_not_fit_leaves_the_dialog_as_it_was(nano, samples):
+    """A shorter response to the same message then follows it once, as if nothing had been tried before."""
+
+    async def dialog(policy, tries):
+        conversation = policy.open()
+        conversation.add(Message("user", "You arrive at desk 1."))
+        await conversation.respond(SAMPLING, ("x", 0))
+        conversation.add(Message("user", "On the desk 1, you see a mug 1."))
+        for _ in range(tries):
+            full = await conversation.respond(Sampling(1.0, 600), ("full",))
+            assert full.finish_reason is FinishReason.CONTEXT
+        return await conversation.respond(SAMPLING, ("x", 1)), conversation._ids
+
+    def sampled(tries):
+        policy = LocalPolicy(*nano, 512, samples=samples)
+        return asyncio.run(policy.barrier.gather(lambda _: dialog(policy, tries), range(1)))
+
+    assert sampled(2) == sampled(0)
 
 
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])

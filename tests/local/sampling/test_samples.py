@@ -5,6 +5,7 @@ import asyncio
 import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from conftest import make_trajectory
@@ -12,12 +13,13 @@ from local.sampling.test_policy import plain_logprobs
 from r3l.baselines.gigpo import GiGPO
 
 from r3l.algorithm import R3L
-from r3l.core.batching import collate, rows_of
+from r3l.core.batching import collate, rows_of, rows_to_score
 from r3l.core.environment import StopReason
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training import logprobs as logprobs_module
 from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
@@ -98,6 +100,32 @@ def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, for
     found = trajectory_logprobs(model, trajectories, samples, 1.0, 64, forward_pass)
     for trajectory, logprobs in zip(trajectories, found, strict=True):
         assert logprobs == pytest.approx(trajectory.old_logprobs()[trajectory.credit_mask() > 0], abs=1e-4)
+
+
+def test_scores_by_transformers_keep_the_budget_with_padding(nano, monkeypatch):
+    """Each row is computed in full there, so a common beginning counts once per row."""
+    model, tokenizer = nano
+    completions, _ = talk(LocalPolicy(model, tokenizer, 512))
+    whole = as_trajectory(make_trajectory(1).task, completions, first=1)
+    longest = len(rows_to_score([whole], "trajectory")[0].ids)
+    sizes = []
+
+    def measured(model, ids_B_T, *arguments):
+        sizes.append(ids_B_T.numel())
+        return token_logprobs(model, ids_B_T, *arguments)
+
+    monkeypatch.setattr(logprobs_module, "token_logprobs", measured)
+    trajectory_logprobs(model, [whole] * 6, "trajectory", 1.0, 2 * longest, "transformers")
+    assert sizes == [2 * longest] * 3
+
+
+def test_advantages_of_two_types_share_a_batch(nano):
+    """A method may return 1 for one member and 0.5 for another."""
+    model, tokenizer = nano
+    completions, _ = talk(LocalPolicy(model, tokenizer, 512))
+    row, *_ = rows_to_score([as_trajectory(make_trajectory(1).task, completions, first=1)], "trajectory")
+    batch = collate([replace(row, advantage=np.int64(1)), replace(row, advantage=0.5)], torch.device("cpu"))
+    assert batch.advantages_B_T[:, 0].tolist() == [1.0, 0.5]
 
 
 def test_a_template_that_drops_thoughts_is_rendered_again_at_every_turn(nano):
