@@ -17,10 +17,10 @@ MEASURES = {  # by key of a probe's measures
 
 
 def published_probes(probes: Sequence[Content]) -> str:
-    """The table of those ``probes`` that are of tier smol, in their order, a row each."""
+    """The table of ``probes`` of published models, in their order, a row each; tier nano has only our own."""
     rows: Rows = {}
     for probe in probes:
-        if probe["tier"] != "smol":
+        if probe["tier"] == "nano":
             continue
         base, recipe = base_and_recipe(probe["model"]["name"])
         lines = probe.get("reflection_schema") == "lines" and "lines" not in probe["label"]
