@@ -7,6 +7,7 @@ wrong action. It never uses the goal product.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
 from r3l.envs.webshop.engine import pages
-from r3l.envs.webshop.engine.synthetic import Wish, read_wish
+from r3l.envs.webshop.engine.pages import Page, String
+from r3l.envs.webshop.engine.synthetic import OPTIONS, Wish, read_wish
 
 from r3l.core.environment import Observation
 
@@ -67,6 +69,8 @@ class WebshopExpert(ScriptedExpert):
         return cls(read_wish(pages.instruction(first)))
 
     def observe(self, action: str, text: str) -> None:
+        if pages.SEPARATOR in text:
+            text = self._rich(action, text)
         results = _RESULTS.search(text)
         item = _ITEM.search(text)
         if results:
@@ -90,6 +94,31 @@ class WebshopExpert(ScriptedExpert):
                 self.rejected.add(self.asin)
         else:
             self.at = "index" if "[button] Search [button_]" in text else "sub"
+
+    def _rich(self, action: str, plain: str) -> str:
+        """The page ``plain`` after ``action`` as the observation ``rich`` shows it, with all marks.
+
+        A plain page does not show which options are chosen; the clicks on its product do.
+        """
+        chosen = set(self.chosen) if self.at in ("item", "sub") else set()
+        clicked = action[len("click[") : -1].lower()
+        if self.at == "item" and action.startswith("click[") and clicked in self.offered:
+            values = next(values for values in OPTIONS.values() if clicked in values)
+            chosen = chosen.difference(values) | {clicked}
+
+        # What a string is follows from its text, and on a page of results from its place: asin, title, price.
+        texts = plain.split(pages.SEPARATOR)
+        strings = []
+        for place, text in enumerate(texts):
+            kind = "text"
+            if text in (pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES):
+                kind = "button"
+            elif any(text in values for values in OPTIONS.values()):
+                kind = "option"
+            elif pages.NEXT in texts[:place] and (place - texts.index(pages.NEXT)) % 3 == 1:
+                kind = "link"
+            strings.append(String(text, kind))
+        return pages.text_rich(Page(tuple(strings)), json.dumps(sorted(chosen)), ())
 
     def fits(self, offer: Offer) -> bool:
         """Whether the title of ``offer`` contains kind and attributes of the wish, within its price limit."""

@@ -183,8 +183,9 @@ def _text(text: str) -> list[String]:
 
 
 def instruction(text: str) -> str:
-    """The instruction in an observation of :func:`text_rich`: the line after ``Instruction:``.
+    """The instruction in an observation, rich or plain: the string after ``Instruction:``.
 
     Raises IndexError if the text has none.
     """
-    return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]
+    lines = text.replace(SEPARATOR, "\n")
+    return lines.split("Instruction:", 1)[1].strip().split("\n", 1)[0]

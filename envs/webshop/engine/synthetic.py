@@ -28,6 +28,14 @@ _PACKS = ("pack of 1", "pack of 2", "pack of 4", "pack of 6")
 _SCENTS = ("rose", "mint", "vanilla", "citrus")
 _LENGTHS = ("3 ft", "6 ft", "10 ft")
 _FLAVORS = ("cocoa", "honey", "lemon", "berry")
+OPTIONS = {  # by name; no value belongs to two
+    "color": _COLORS,
+    "size": _SIZES,
+    "count": _PACKS,
+    "scent": _SCENTS,
+    "length": _LENGTHS,
+    "flavor": _FLAVORS,
+}
 _SYLLABLES = ("ba", "do", "ka", "lu", "mi", "no", "ra", "su", "te", "vi", "zo", "pe")
 _CARE = ("good value", "great gift", "made with care", "easy to use", "tested for years", "loved by families")
 
@@ -59,15 +67,8 @@ class Wish:
 
 
 def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tuple[_Kind, ...]:
-    """The kinds of a category; a row is (name, lowest price, highest price, letters of option groups)."""
-    groups = {
-        "c": ("color", _COLORS),
-        "s": ("size", _SIZES),
-        "p": ("count", _PACKS),
-        "n": ("scent", _SCENTS),
-        "l": ("length", _LENGTHS),
-        "f": ("flavor", _FLAVORS),
-    }
+    """The kinds of a category; a row is (name, lowest price, highest price, letters of options)."""
+    letters_of = {"c": "color", "s": "size", "p": "count", "n": "scent", "l": "length", "f": "flavor"}
     kinds = []
     for name, low, high, letters in rows:
         kind = _Kind(
@@ -76,7 +77,7 @@ def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tupl
             path=f"{path} › {name.title()}s",
             prices=(low, high),
             attributes=tuple(attributes.split(", ")),
-            options=tuple(groups[letter] for letter in letters),
+            options=tuple((letters_of[letter], OPTIONS[letters_of[letter]]) for letter in letters),
         )
         kinds.append(kind)
     return tuple(kinds)

@@ -194,10 +194,10 @@ class VerlAgentWebshopDialogue(VerlAgentFormat, WebshopDialogue):
     max_characters = 13_000  # verl-agent, env_manager.py
 
     def task_values(self, first: Observation) -> dict[str, str]:
-        return {"task": _wish(first)}
+        return {"task": pages.instruction(first.text)}
 
     def observation_text(self, first: Observation, now: Observation) -> str:
-        _, found, page = now.text.partition(_wish(first))
+        _, found, page = now.text.partition(pages.instruction(first.text))
         page = page if found else now.text
         if self.options.observation == "rich":
             return page.strip()
@@ -243,8 +243,3 @@ def _labelled(seen: str) -> str:
     """Label a text of a page and, on its last line, the possible actions."""
     page, _, available = seen.rpartition("\n")
     return f"Observation:\n{page}\n\nAvailable Actions:\n{available}"
-
-
-def _wish(first: Observation) -> str:
-    """The instruction in a first observation, rich or plain."""
-    return pages.instruction(first.text.replace(pages.SEPARATOR, "\n"))
