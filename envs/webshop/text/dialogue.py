@@ -138,18 +138,23 @@ def compact(text: str) -> str:
 
     Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu
     headset; $22.15``, with stars around the chosen options. A page without anything else: ``search page``.
+    A plain observation has no marks, so each of its strings is a part.
     """
+    plain = pages.SEPARATOR in text
     # Drop messages about clicks, and everything up to the instruction.
-    lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
+    lines = text.replace(pages.SEPARATOR, "\n").split("\n")
+    lines = [line for line in lines if line.strip() and not _CLICKED.fullmatch(line)]
     headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
     if headings:
         del lines[: headings[0] + 2]
 
     parts: list[str] = []
     new_part = True  # whether the next line begins a part
+    after_option = False
     for line in lines:
         button = _BUTTON.fullmatch(line)
-        if line == "Rating: N.A." or (button and not button[1] and button[3] in _STANDARD_BUTTONS):
+        standard = button[3] if button and not button[1] else line if plain else ""
+        if line == "Rating: N.A." or standard in _STANDARD_BUTTONS:
             continue
         if button is None:
             results = _RESULTS.fullmatch(line)
@@ -158,16 +163,17 @@ def compact(text: str) -> str:
                 parts.append(line)
             else:
                 parts[-1] += f" {line}"
-        elif button[1]:  # an option, after its heading
+        elif button[1]:  # an option, after its heading; an option without a name has none
             value = f"*{button[3]}*" if button[2] else button[3]
-            if not parts:  # the heading is an empty line
-                parts.append("options")
-            separator = "," if ": " in parts[-1] else ":"
-            parts[-1] += f"{separator} {value}"
+            if parts:
+                parts[-1] += f"{',' if after_option else ':'} {value}"
+            else:
+                parts.append(value)
             new_part = True
         else:  # a product; its title and price follow
             parts.append(button[3])
             new_part = False
+        after_option = button is not None and bool(button[1])
     return "; ".join(parts).lower() or "search page"
 
 

@@ -1,8 +1,10 @@
 """Prompts and parsing of responses, on the real engine's observations."""
 
+from dataclasses import replace
+
 import pytest
 from r3l.envs.webshop import WebshopOptions
-from r3l.envs.webshop.engine.pages import Page, String, text_rich
+from r3l.envs.webshop.engine.pages import item_page, text_rich
 from r3l.envs.webshop.engine.shop import WebshopEngine
 from r3l.envs.webshop.text.dialogue import WebshopDialogue, compact
 
@@ -42,11 +44,27 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
     assert compact(engine.step("click[back to search]").text) == "search page"
 
 
-def test_compact_shows_options_without_a_name():
-    """Some of the original catalogue's have none; its page has an empty line as their heading."""
-    values = [String(value, "option", "") for value in ("Red", "Blue")]
-    head = (String("Instruction:"), String("a hat"), String("Back to Search", "button"), String(" "))
-    assert compact(text_rich(Page((*head, *values)), "", ())) == "options: red, blue"
+@pytest.mark.parametrize("name", ["", " "])
+def test_values_of_an_option_without_a_name_are_shown_compactly(task, shop, name):
+    """The original's files have options whose name is empty: their values have no heading."""
+    product = shop.product(shop.number(shop.goal(0).asin))
+    options = ((name, ("black", "blue")), ("size: us", ("7", "8")))
+    page = item_page(shop.goal(0), replace(product, options=options))
+    text = compact(text_rich(page, '/1/{"": "blue", "size: us": "7"}', ()))
+    assert text == f"black, *blue*; size: us: *7*, 8; {product.name}; {product.price_label}".lower()
+
+
+def test_plain_pages_are_shown_without_instruction_and_standard_buttons(task, shop):
+    engine, goal = WebshopEngine(WebshopOptions(observation="plain")), shop.goal(0)
+    first = engine.reset(task(0))
+    assert [m.content for m in COMPACT.opening(None, first)] == [f"0: {goal.instruction}"]
+    assert compact(first.text) == "search page"
+    results = compact(engine.step(f"search[<q> {goal.query}]").text)
+    assert results.startswith("page 1 of 3 results; ") and goal.asin.lower() in results
+    item = compact(engine.step(f"click[{goal.asin.lower()}]").text)
+    product = shop.product(shop.number(goal.asin))
+    assert item.endswith(f"; {product.name}; {product.price_label}".lower())
+    assert goal.instruction not in item and "buy now" not in item
 
 
 @pytest.mark.parametrize(
