@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Protocol, Self
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.core.policy import Completion, FinishReason, Samples, Sampling
+from r3l.core.policy import Completion, FinishReason, Samples
 from r3l.core.text import Message, after_thought, with_think_tags
 
 
@@ -32,7 +32,8 @@ class TokenDialog:
 
     def __init__(self, policy: DialogPolicy) -> None:
         self._policy = policy
-        self._ids: list[int] = []  # all tokens so far
+        self._ids: list[int] = []  # all tokens so far; never changed in place
+        self._ids_before: list[int] = []  # the same without the last prompt, to take that back
         self._tokens_at: list[int] = [0]  # their number after each response, for fork
         self._messages: list[Message] = []  # all messages so far, responses included
         self._messages_at: list[int] = [0]  # their number after each response
@@ -88,29 +89,30 @@ class TokenDialog:
         """True if the next prompt renders all messages; else its tokens are appended to those so far."""
         return self._policy.samples == "turn" or len(self._tokens_at) == 1
 
-    def _fits(self, prompt: list[int], sampling: Sampling) -> bool:
-        """True if a response of ``max_tokens`` to ``prompt``, the last tokens of the dialog, fits the context.
+    def _fits(self, tokens: int) -> bool:
+        """True if a response of so many ``tokens`` to the last prompt fits the context.
 
         If not, the prompt is taken back.
         """
-        if len(self._ids) + sampling.max_tokens <= self._policy.max_context:
+        if len(self._ids) + tokens <= self._policy.max_context:
             return True
-        self._take_back(prompt)
+        self._take_back()
         return False
 
-    def _take_back(self, prompt: list[int]) -> None:
-        """Remove ``prompt`` from the end of the tokens: its messages are encoded again with the next response."""
-        del self._ids[len(self._ids) - len(prompt) :]
+    def _take_back(self) -> None:
+        """Undo :meth:`_advance`: the messages of that prompt are encoded again with the next response."""
+        self._ids = self._ids_before
 
     def _advance(self) -> list[int]:
         """Encode the messages since the last response; returns the prompt ids of the next turn."""
+        self._ids_before = self._ids
         if self._rendered:
             prompt = self._policy.renderer.opening(self._messages)
             self._before_rendering(prompt)
             self._ids = list(prompt)
             return prompt
         prompt = self._policy.renderer.following(self._messages[self._messages_at[-1] :], self._ended)
-        self._ids += prompt
+        self._ids = self._ids + prompt
         return prompt
 
     def _before_rendering(self, ids: list[int]) -> None:
@@ -120,7 +122,7 @@ class TokenDialog:
         self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()
     ) -> Completion:
         """Append a response and return it. ``stops``: the tokens that end a line (``stop: line``)."""
-        self._ids += ids
+        self._ids = self._ids + ids
         self._tokens_at.append(len(self._ids))
         self._ended = ids[-1] == self._policy.renderer.end_id
         sampled = self._policy.renderer.text(ids)

@@ -268,12 +268,12 @@ class TokenConversation(TokenDialog):
         """
         prompt = self._advance()
         context_full = Completion("", (), (), (), FinishReason.CONTEXT)
-        if not self._fits(prompt, sampling):
+        if not self._fits(sampling.max_tokens):
             return context_full
         stops: Set[int] = self._policy.renderer.stops(sampling.stop)
         try:
             answer = await self._policy.endpoint.complete(self._ids, sorted(stops), sampling, address)
         except DialogTooLongError:
-            self._take_back(prompt)
+            self._take_back()
             return context_full
         return self._accept(prompt, answer.ids, [0.0] * len(answer.ids), stops)

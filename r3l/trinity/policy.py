@@ -90,7 +90,7 @@ class TrinityConversation(TokenDialog):
         ``FinishReason.CONTEXT`` and appends nothing.
         """
         prompt = self._advance()
-        if not self._fits(prompt, sampling):
+        if not self._fits(sampling.max_tokens):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         stops = self._policy.renderer.stops(sampling.stop)
         ids, logprobs = await self._policy.sample(self._ids, sampling, stops, seed_of(*address))

@@ -226,7 +226,7 @@ class LocalConversation(TokenDialog):
         returns an empty response with ``FinishReason.CONTEXT`` and appends nothing.
         """
         prompt = self._advance()
-        if not self._fits(prompt, sampling):
+        if not self._fits(sampling.max_tokens):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         appended = len(prompt) + int(self._last_is_new)
         self._policy.counts["appended"] += len(self._ids) - self.encoded if self._rendered else appended

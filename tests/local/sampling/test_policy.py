@@ -73,6 +73,28 @@ def test_a_response_that_did_not_fit_leaves_the_dialog_as_it_was(nano, samples):
 
 
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
+def test_a_full_dialog_can_be_forked(nano, samples):
+    """A reflection on an episode that ended with a full context continues its dialog."""
+
+    async def last(policy, full):
+        conversation = policy.open()
+        conversation.add(Message("user", "You arrive at desk 1."))
+        await conversation.respond(SAMPLING, ("x", 0))
+        if full:
+            conversation.add(Message("user", "On the desk 1, you see a mug 1."))
+            await conversation.respond(Sampling(1.0, 600), ("full",))
+        fork = conversation.fork(1)
+        fork.add(Message("user", "What went wrong?"))
+        return await fork.respond(SAMPLING, ("x", 1))
+
+    def sampled(full):
+        policy = LocalPolicy(*nano, 512, samples=samples)
+        return asyncio.run(policy.barrier.gather(lambda _: last(policy, full), range(1)))
+
+    assert sampled(full=True) == sampled(full=False)
+
+
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
 def test_a_fresh_prompt_encodes_what_differs_from_the_one_before(nano, samples):
     """The second prompt has the first and an answer to it, written as it was sampled; the third shares its
     beginning with both. Each turn is told as the one that it is."""
