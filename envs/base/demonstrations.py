@@ -34,7 +34,8 @@ class ErrorRates:
     Each episode has an agent whose error rate per action is drawn uniformly from [``low``, ``high``].
     ``systematic``: the share of errors that recur in the same situation. Per episode, the agent overlooks one
     kind of thing (such as cleaning an object) with probability ``overlook``, and takes one invalid action
-    with probability ``invalid``.
+    with probability ``invalid``. Raises ValueError for a rate outside of 0 to 1, and for ``low`` above
+    ``high``.
     """
 
     low: float
@@ -42,6 +43,13 @@ class ErrorRates:
     systematic: float
     overlook: float
     invalid: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, rate in vars(self).items():
+            if not 0 <= rate <= 1:
+                raise ValueError(f"error rate {name} is {rate:g}; it must be from 0 to 1")
+        if self.low > self.high:
+            raise ValueError(f"error rate low, {self.low:g}, is above high, {self.high:g}; swap them")
 
     def draw(self, rng: np.random.Generator) -> ErrorModel:
         """Draw the error model of one episode's agent."""

@@ -25,7 +25,6 @@ NEXT = f"click[{pages.NEXT.lower()}]"
 BACK = f"click[{pages.BACK.lower()}]"
 BUY = f"click[{pages.BUY.lower()}]"
 _LAST_PAGE = 3  # last page of results that the expert looks at before it searches again
-_RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 _LISTED = re.compile(r"\[(?:clicked )?button\] (\S+) \[(?:clicked )?button_\]\n(.+)\n\$([\d.]+)\n")
 _OPTION = re.compile(r"^  \[(clicked )?button\] (.*) \[(?:clicked )?button_\]$", re.MULTILINE)
 _ITEM = re.compile(r"^(.+)\nPrice: \$([\d.]+)\nRating: ", re.MULTILINE)
@@ -71,7 +70,7 @@ class WebshopExpert(ScriptedExpert):
     def observe(self, action: str, text: str) -> None:
         if pages.SEPARATOR in text:
             text = self._rich(action, text)
-        results = _RESULTS.search(text)
+        results = pages.RESULTS.search(text)
         item = _ITEM.search(text)
         if results:
             if action.startswith("search["):

@@ -13,6 +13,7 @@ from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import locate, recipe_of
 from r3l.config.run import Run
 from r3l.config.sft_recipe import differing_keys, load_config
+from r3l.config.user_recipe import user_recipe
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_ADAPTERS
@@ -62,9 +63,10 @@ def base_checkpoint_of(run: Run) -> str:
     # which the recipe need not name.
     changed = [key for key in differing_keys(made["config"], load_config(name)) if key != "model"]
     if changed:
+        recipe = f"the recipe of {name}" if user_recipe(name) else shown_path("sft", name)
         raise ConfigError(
             f"{manifest}: {run.cell} starts from this SFT checkpoint, but its recipe differs from "
-            f"{shown_path('sft', name)} in {', '.join(changed)}. Restore these keys, or move {folder} away and "
+            f"{recipe} in {', '.join(changed)}. Restore these keys, or move {folder} away and "
             f"make the checkpoint again: r3l sft {name} --model {run.model}"
         )
     return str(folder)

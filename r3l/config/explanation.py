@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from r3l.config.environment import environment_of
-from r3l.config.files import differing, find_class, flat
-from r3l.config.method import Variant, variant
+from r3l.config.files import differing, find_class, flat, is_section
+from r3l.config.method import Variant
 from r3l.config.resolution import CHOSEN, METHOD, OPTIONS, layers_of, resolve
 from r3l.config.run import Run, hashed
 from r3l.config.tier import TierSettings
@@ -57,22 +57,24 @@ def explained(
         (OPTIONS, environment_of(run.env).options),
         ("", Run),
     ]
-    # The highest layer that has a key sets its value, else the default does.
+    # The highest layer that has a key, or a mapping with it, sets its value, else the default does.
     found = []
     for key, value in flat(values).items():
-        layer = next((layer for layer in reversed(layers) if key in layer.values), None)
+        parts = key.split(".")
+        holders = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        setters = ((layer, name) for layer in reversed(layers) for name in holders if name in layer.values)
+        layer, name = next(setters, (None, key))
         if layer is not None:
-            found.append(Explained(key, value, layer.place, layer.source(key)))
+            found.append(Explained(key, value, layer.place, layer.source(name)))
             continue
-        prefix, declaring = next(entry for entry in declared if key.startswith(entry[0]))
-        *sections, name = key.removeprefix(prefix).split(".")
-        for section in sections:
-            inner = declaring.model_fields[section].annotation
-            if not hasattr(inner, "model_fields"):  # a mapping, whose keys have the source of all of it
-                name = section
+        # Go down the sections to the field that declares the key; below a mapping there are no fields.
+        prefix, section = next(entry for entry in declared if key.startswith(entry[0]))
+        for part in key.removeprefix(prefix).split("."):
+            field = section.model_fields[part]
+            section = field.annotation
+            if not is_section(section):
                 break
-            declaring = inner
-        found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
+        found.append(Explained(key, value, "default", source_of(field)))
     return found
 
 
@@ -87,18 +89,15 @@ def train_command(run: Run) -> str:
     changes: list[str] = []
     model: str | None = run.model
     with suppress(ConfigError):
-        # A protocol (NAME-DIGITS) that the row's name does not have came by --set; other values follow from it.
-        by_name = [change.partition("=")[0] for change in variant(run.method).changes]
-        protocol = (
-            [f"protocol={run.protocol.rpartition('-')[0]}"]
-            if run.protocol and "protocol" not in by_name
-            else []
-        )
-        changes += [word for change in protocol for word in ("--set", change)]
-        usual = resolve(run.tier, run.env, run.method, run.seed, overrides=protocol)
+        usual = resolve(run.tier, run.env, run.method, run.seed)
         if usual.model == run.model:
             model = None
-        else:
+        # The name of the row has the protocol, or --set names it; its values are then not changes.
+        protocol: list[str] = []
+        if run.protocol and not usual.protocol:
+            protocol = [f"protocol={run.protocol.rpartition('-')[0]}"]
+            changes += ["--set", *protocol]
+        if model or protocol:
             usual = resolve(run.tier, run.env, run.method, run.seed, model, protocol)
         here, now = (one.model_dump(mode="json") for one in (run, usual))
         # A section that decides nothing in one of them, such as lora of rank 0, may decide in the other.

@@ -296,6 +296,8 @@ def explain(model: type[BaseModel], error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
+    if error["type"] == "model_type":
+        return f"key {key!r} has value {error['input']!r}: keys and values are expected (key: value)"
     if error["type"] != "extra_forbidden":
         reason = FORMS.get(error.get("ctx", {}).get("pattern"), error["msg"].lower())
         return f"key {key!r} has value {error['input']!r}: {reason}"
@@ -304,9 +306,9 @@ def explain(model: type[BaseModel], error: Any) -> str:
     *sections, name = map(str, error["loc"])
     section: Any = model
     for part in sections:
-        field = section.model_fields.get(part) if _is_section(section) else None
+        field = section.model_fields.get(part) if is_section(section) else None
         section = field.annotation if field else None
-    known = sorted(section.model_fields) if _is_section(section) else []
+    known = sorted(section.model_fields) if is_section(section) else []
     meant = did_you_mean(name, known)
     if not meant and known:
         meant = f" (known: {', '.join(known)})"
@@ -320,11 +322,11 @@ def key_paths(model: type[BaseModel]) -> Iterator[str]:
     """Every key of ``model`` and of the models inside it, dotted: ``train``, ``train.lr``, ..."""
     for name, field in model.model_fields.items():
         yield name
-        if _is_section(field.annotation):
+        if is_section(field.annotation):
             yield from (f"{name}.{path}" for path in key_paths(field.annotation))
 
 
-def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
+def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
     """Whether values of this type are models with their own keys."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 

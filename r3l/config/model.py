@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from r3l.config.files import Label, Strict, load, names, own_folders, validate
+from r3l.config.user_recipe import user_recipe
 from r3l.core.errors import ConfigError
 from r3l.core.named_folders import named_folder
 from r3l.core.option import REQUIRED, option
@@ -150,16 +151,19 @@ def locate(model: str) -> str:
 
 
 def recipe_of(name: str) -> dict[str, Any]:
-    """The settings of configs/sft/<name>.yaml, without its ``sources``, which only give reasons.
+    """The settings of recipe ``name``, without its ``sources``, which only give reasons.
 
-    A run's fingerprint includes them. Raises ConfigError if there is no such file, if it is not valid YAML,
-    or if it lacks what a run reads of it (:class:`TaughtRecipe`); r3l.config.sft_recipe checks all its keys.
+    It is configs/sft/<name>.yaml, or that of an environment of the user's. A run's fingerprint includes them.
+    Raises ConfigError if there is no such recipe, if its file is not valid YAML, or if it lacks what a run
+    reads of it (:class:`TaughtRecipe`); r3l.config.sft_recipe checks all its keys.
     """
-    path = paths.CONFIGS / "sft" / f"{name}.yaml"
-    if not is_folder_name(name) or not path.is_file():
-        raise ConfigError(
-            f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null"
-        )
-    recipe = read_yaml(path)
-    validate(TaughtRecipe, recipe, str(path))
+    recipe = user_recipe(name)
+    if recipe is None:
+        path = paths.CONFIGS / "sft" / f"{name}.yaml"
+        if not is_folder_name(name) or not path.is_file():
+            raise ConfigError(
+                f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null"
+            )
+        recipe = read_yaml(path)
+        validate(TaughtRecipe, recipe, str(path))
     return {key: value for key, value in recipe.items() if key != "sources"}

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from r3l.config.environment import EnvTierConfig
-from r3l.config.files import find_class, names, read_all
+from r3l.config.files import find_class, is_section, names, read_all
 from r3l.config.method import MethodConfig, load_method, method_files
 from r3l.config.model import ClusterConfig
 from r3l.config.tier import TierConfig
@@ -38,6 +39,15 @@ class Option:
     meaning: str
     source: str
     used_by: str = ""
+
+    @property
+    def key(self) -> str:
+        """The last part of its name: ``lr`` of ``train.lr``."""
+        return self.option.rpartition(".")[2]
+
+    def is_named(self, word: str) -> bool:
+        """Whether ``word`` is its name, the last part of it, or a section that it is in."""
+        return word in (self.option, self.key) or self.option.startswith(f"{word}.")
 
 
 def method_options(asked: Collection[str] = ()) -> list[Option]:
@@ -98,14 +108,10 @@ def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Op
         found = [
             option
             for option in declared
-            if word in (option.option, option.option.rpartition(".")[2])
-            or option.option.startswith(f"{word}.")
-            or users & {*option.used_by.split(", ")}
+            if option.is_named(word) or users.intersection(option.used_by.split(", "))
         ]
         if not found:
-            known = {option.option for option in declared} | {
-                option.option.rpartition(".")[2] for option in declared
-            }
+            known = {name for option in declared for name in (option.option, option.key)}
             raise ConfigError(
                 f"there is no setting, section, method or environment {word!r}{did_you_mean(word, known)}; "
                 "`r3l list options` has their names"
@@ -117,34 +123,45 @@ def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Op
 def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
     """The declared options of a settings model and of its sections."""
     for key, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        if is_section(field.annotation):
             yield from _options(f"{prefix}{key}.", field.annotation)
         elif isinstance(field.json_schema_extra, dict):
-            limits = []
-            for limit in field.metadata:
-                for name, sign in LIMITS.items():
-                    if hasattr(limit, name):
-                        limits.append(f"{sign} {getattr(limit, name):g}")
-            # Limits are for the number, which comes first among the choices.
-            first, *others = dict.fromkeys(_choices(field.annotation))
-            values = " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
-            if field.is_required():
-                default = ""
-            elif isinstance(field.default, tuple):
-                default = ", ".join(map(str, field.default))
-            else:
-                default = str(field.default)
-            yield Option(f"{prefix}{key}", values, default, field.description or "", source_of(field))
+            meaning = field.description or ""
+            yield Option(f"{prefix}{key}", _values(field), _default(field), meaning, source_of(field))
+
+
+def _values(field: FieldInfo) -> str:
+    """The allowed values of an option, such as ``int >= 1 | none``."""
+    limits = []
+    for limit in field.metadata:
+        for name, sign in LIMITS.items():
+            if hasattr(limit, name):
+                limits.append(f"{sign} {getattr(limit, name):g}")
+    # Limits are for the number, which comes first among the choices.
+    first, *others = dict.fromkeys(_choices(field.annotation))
+    return " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
+
+
+def _default(field: FieldInfo) -> str:
+    """The default of an option as text; "" if it has none."""
+    if field.is_required():
+        return ""
+    return ", ".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
 
 
 def _choices(annotation: Any) -> Iterator[str]:
     """The allowed words or types of a value, also those inside a union or a tuple."""
+    origin = get_origin(annotation)
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         yield from annotation
-    elif get_origin(annotation) is Annotated:
+    elif origin is Literal:
+        yield from map(str, get_args(annotation))
+    elif origin in (dict, Mapping):
+        yield "mapping"
+    elif origin is Annotated:
         yield from _choices(get_args(annotation)[0])
     elif parts := get_args(annotation):
         for part in parts:
-            yield from [part] if isinstance(part, str) else _choices(part)
+            yield from _choices(part)
     elif annotation is not ...:
         yield "none" if annotation is NoneType else annotation.__name__

@@ -297,7 +297,8 @@ def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
 
     A key without a section is a setting of the row's method if its code declares it, else a key of Run.
     Values are read as YAML, but not checked; ``profile=`` is skipped, since it is no value of a Run. Raises
-    ConfigError for a text that cannot be read, an unknown or ambiguous key, and one of CHOSEN.
+    ConfigError for a text that cannot be read, an unknown or ambiguous key, one of CHOSEN, and for an empty
+    mapping, which names no key.
     """
     settings = getattr(find_class("methods", str(method_files(row.method)[-1].code)), "Settings", None)
     own = settings.model_fields if settings else {}
@@ -333,17 +334,26 @@ def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
         for text in texts:
             key, _, value = text.partition("=")
             check_value(value, key)
-            if yaml.safe_load(value) == {}:
-                short = key.removeprefix(METHOD)
-                raise ConfigError(
-                    f"{short}={value}: an empty mapping changes no key, since settings are layered key by key; "
-                    f"name the keys that you want to change, as in {short}.KEY=VALUE"
-                )
+            if "{" in value:  # each one alone: merged with others, an empty mapping would not be seen
+                _refuse_empty(key, OmegaConf.select(OmegaConf.from_dotlist([text]), key))
         return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(
             f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}"
         ) from error
+
+
+def _refuse_empty(key: str, value: Any) -> None:
+    """Raise ConfigError if ``value``, of ``key``, is or has a mapping without keys."""
+    if not OmegaConf.is_dict(value):
+        return
+    if not value:
+        raise ConfigError(
+            f"{key}={{}} would change nothing: a mapping changes the keys that it names, and this one names "
+            f"none. Name them, as in {key}.NAME=VALUE, or leave it out"
+        )
+    for name in value:
+        _refuse_empty(f"{key}.{name}", value[name])
 
 
 def _check_combination(run: Run, method: Method) -> None:

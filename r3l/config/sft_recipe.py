@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from r3l.config.environment import EnvConfig, environment_of
-from r3l.config.files import Strict, load, own_folders, validate
+from r3l.config.environment import environment_of
+from r3l.config.files import Strict, validate
 from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import as_path
 from r3l.config.tier import ComputeDtype, Device, LoraConfig, OptimizerConfig, SamplingConfig
+from r3l.config.user_recipe import user_folder, user_recipe
 from r3l.core.environment import Dialogue, Style
-from r3l.core.errors import ConfigError, unknown
+from r3l.core.errors import ConfigError, check_known, unknown
+from r3l.envs.base.demonstrations import ErrorRates
 from r3l.files.names import is_folder_name
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.yaml_files import read_yaml
 from r3l.reflection import GuidanceForm
 
 OptimizerName = Literal["adamw", "muon"]  # r3l.sft.optimizer
-
-USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
-    "seed": 0,
-    "threads": 1,
-    "tokens_per_step": 4000,
-    "prompt_weight": 0.25,
-    "retry_share": 0.3,
-    "phases": [
-        {
-            "first_task": 0,
-            "tasks": 4000,
-            "variants": 1,
-            "steps": 200,
-            "decay_steps": 200,
-            "warmup_steps": 20,
-            "lr": 2e-3,
-            "error_rates": {"low": 0.2, "high": 0.6, "systematic": 0.5, "overlook": 0.0},
-        }
-    ],
-    "sources": {"*": "our choice: minutes on 2 cores, a third of configs/sft/math-1.5m.yaml"},
-}
 
 
 class ExampleKind(StrEnum):
@@ -98,22 +80,6 @@ class CritiquedFailures(Strict):
     sampling: SamplingConfig
 
 
-class ErrorRates(Strict):
-    """Error rates of an environment's scripted experts (envs.base.demonstrations.ErrorRates)."""
-
-    low: float = Field(ge=0, le=1, description="lowest error rate per action; each episode draws its own")
-    high: float = Field(ge=0, le=1, description="highest error rate per action")
-    systematic: float = Field(ge=0, le=1, description="share of errors that recur in the same situation")
-    overlook: float = Field(ge=0, le=1, description="share of episodes that forget one kind of step")
-    invalid: float = Field(0.0, ge=0, le=1, description="share of episodes with one invalid action")
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"low, {self.low:g}, is above high, {self.high:g}; exchange them")
-        return self
-
-
 class ScriptedPhase(SFTPhase):
     """A phase whose examples are demonstrations by experts with the same error rates.
 
@@ -121,8 +87,23 @@ class ScriptedPhase(SFTPhase):
     """
 
     variants: int = Field(ge=1, description="demonstrations per task")
-    error_rates: ErrorRates
+    error_rates: dict[str, float] = Field(
+        description="error rates of the environment's scripted experts, by its own keys"
+    )
     critiqued: CritiquedFailures | None = None
+
+    @field_validator("error_rates")
+    @classmethod
+    def _check_rates(cls, value: dict[str, float]) -> dict[str, float]:
+        """Raise ValueError for rates that no scripted expert can have."""
+        known = {field.name: field.default is MISSING for field in fields(ErrorRates)}
+        for name in value:
+            check_known("error rate", name, known)
+        for name, required in known.items():
+            if required and name not in value:
+                raise ValueError(f"error rate {name!r} is missing; add it")
+        ErrorRates(**value)
+        return value
 
 
 class SampledPhase(SFTPhase):
@@ -138,8 +119,11 @@ class SampledPhase(SFTPhase):
 
 
 def _kind_of_phase(phase: Any) -> str:
-    keys = set(phase if isinstance(phase, dict) else getattr(type(phase), "model_fields", ()))
-    return "sampled" if {"attempts", "reflections", "sampling"} & keys else "scripted"
+    if isinstance(phase, SFTPhase):
+        return "sampled" if isinstance(phase, SampledPhase) else "scripted"
+    # Anything but a mapping has no keys; either kind refuses it.
+    keys = phase.keys() if isinstance(phase, dict) else ()
+    return "sampled" if {"attempts", "reflections", "sampling"} & set(keys) else "scripted"
 
 
 AnyPhase = Annotated[
@@ -282,15 +266,13 @@ class SFTConfig(Strict):
 def load_config(name: str) -> SFTConfig:
     """Read and validate the recipe configs/sft/<name>.yaml.
 
-    If ``name`` is an environment of the user's folders (R3L_ENVS), it is USER_RECIPE for that environment
-    instead. Raises ConfigError if there is none, or it is malformed.
+    If ``name`` is an environment of the user's folders (R3L_ENVS), the recipe is that of
+    r3l.config.user_recipe. Raises ConfigError if there is none, if it is malformed, or if its name is not the
+    file's.
     """
-    path = CONFIGS / "sft" / f"{name}.yaml"
-    if _user_folder(name):
-        tiers = load("envs", name, EnvConfig).tiers
-        max_turns = tiers["nano"].max_turns if "nano" in tiers else 10
-        values = {"name": name, "env": name, "max_turns": max_turns} | USER_RECIPE
+    if values := user_recipe(name):
         return validate(SFTConfig, values, f"the recipe of {name}")
+    path = CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
@@ -327,13 +309,4 @@ def default_folder(name: str, model: str | None = None) -> Path:
     base = model or load_config(name).model
     if base:
         return sft_folder(as_path(base), name)
-    return (_user_folder(name) or KEPT) / "models" / name
-
-
-def _user_folder(env: str) -> Path | None:
-    """The first folder of R3L_ENVS that has a file of environment ``env``; None if none has."""
-    if is_folder_name(env):
-        for folder in own_folders("envs"):
-            if (folder / f"{env}.yaml").is_file():
-                return folder
-    return None
+    return (user_folder(name) or KEPT) / "models" / name

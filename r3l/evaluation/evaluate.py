@@ -28,7 +28,7 @@ from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import STATE, find
 from r3l.local.session import open_session
-from r3l.runs.changed_code import check_environment
+from r3l.runs.changed_code import check_unchanged_environment
 from r3l.runs.manifest import TaskSetSummary, describe_task_set, run_of
 from r3l.runs.result import Result
 from r3l.runs.run_dir import CHECKPOINTS, EPISODES, EVALUATION, MANIFEST, RESULT, locked
@@ -141,7 +141,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
     model or tasks are not as recorded, ConfigError if a server played the run and ``served`` is None.
     """
     run = run_of(run_dir)
-    check_environment(run, run_dir)
+    check_unchanged_environment(run, run_dir)
     name = task_set or run.env_settings.test_task_set
     described = describe_task_set(run.env, name)
     protocol = protocol_entry(run, name)  # a changed protocol file is an error now, before anything is played

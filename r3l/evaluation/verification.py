@@ -237,9 +237,17 @@ def _verify_names(run: Run, run_dir: Path) -> None:
 def _verify_identity(run: Run, manifest: Manifest, path: Path, content: RunIdentity) -> None:
     """Check that ``content`` of the file ``path`` has the names, seed and fingerprint of the manifest's run."""
     inputs = manifest["inputs"]
-    expected = {"cell": run.cell_of(inputs), "model": run.model_name(inputs)}
-    expected |= {"fingerprint": run.fingerprint(inputs)}
-    expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
+    expected = {
+        "cell": run.cell_of(inputs),
+        "model": run.model_name(inputs),
+        "fingerprint": run.fingerprint(inputs),
+        "tier": run.tier,
+        "label": run.label,
+        "env": run.env,
+        "method": run.method,
+        "method_label": run.method_label,
+        "seed": run.seed,
+    }
     found: Mapping[str, Any] = content
     for key, value in expected.items():
         _check_equal(path, key, found[key], value, f"{MANIFEST} has")
@@ -317,9 +325,9 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 @cache
 def _is_here(env: str) -> bool:
-    """Whether code and packages of an environment are on this machine; if not, a warning names what lacks."""
+    """Whether the code of an environment is on this machine; if not, one warning says that it is needed."""
     try:
-        environment_of(env).check_installed()
+        environment_of(env)
     except ConfigError as error:
         log.warning("task sets of %s are not checked: %s", env, error)
         return False
@@ -328,11 +336,16 @@ def _is_here(env: str) -> bool:
 
 @cache
 def _tasks(env: str, task_set: str) -> tuple[Task, ...] | None:
-    """A task set's tasks without their payloads; None if its data or its code is not on this machine.
+    """A task set's tasks without their payloads; None if its data, code or packages are not on this machine.
 
     Cached: loading takes seconds.
     """
     if not _is_here(env):
+        return None
+    try:
+        environment_of(env).check_installed()
+    except ConfigError as error:
+        log.warning("tasks of %s are not checked: %s", task_set, error)
         return None
     try:
         return tuple(replace(task, payload={}) for task in environment_of(env).tasks(task_set))

@@ -25,18 +25,18 @@ def csv_lines(
 ) -> list[tuple[str, dict[str, str]]]:
     """The rows of a CSV file with the text ``content``, by column, each with its place (``main.csv, line 3``).
 
-    ``columns``: the header that it must have; None: any with distinct names. Blank lines are skipped. Raises
-    DataError, naming file, line and fix, for another header, or for a row with another number of columns than
-    the header.
+    ``columns``: the header that it must have; None: any. Blank lines are skipped, and a byte order mark, with
+    which Excel begins a file. Raises DataError, naming file, line and fix, for another header, one that has a
+    column twice, or for a row with another number of columns than the header.
     """
-    reader = csv.DictReader(io.StringIO(content, newline=""))
+    reader = csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline=""))
     try:
+        named = [name for name in reader.fieldnames or () if name]
+        twice = [name for k, name in enumerate(named) if name in named[:k]]
+        if twice:
+            raise DataError(f"{path}, line 1: column {twice[0]!r} is there twice; rename or remove one")
         if columns is not None and reader.fieldnames != columns:
             raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(columns)}")
-        header = reader.fieldnames or ()
-        for column in header:
-            if list(header).count(column) > 1:
-                raise DataError(f"{path}, line 1: column {column!r} is there twice; rename one")
         lines = [(f"{path}, line {reader.line_num}", fields) for fields in reader]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; correct it") from error

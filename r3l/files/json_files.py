@@ -49,12 +49,12 @@ MEMORY = 64 << 20  # bytes for unpacking; our own files (preset 6) need 8 MiB
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, without the byte order mark with which spreadsheets begin one.
+    """The text of a file in UTF-8.
 
     Raises DataError naming file and byte if it is not, OSError if it cannot be read.
     """
     try:
-        return regular(path).read_text(encoding="utf-8-sig")
+        return regular(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; save it "

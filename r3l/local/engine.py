@@ -271,7 +271,7 @@ def collect(
             break
 
     # Refuse to train on a broken environment, and measure.
-    steps.check_environment(run, number, ctx.played())
+    steps.check_failed_episodes(run, number, ctx.played())
     counts = session.policy.take_counts()
     metrics = {key: value for key, value in counts.items() if key.startswith("seconds/")}
     metrics[COLLECT_SECONDS] = time.perf_counter() - began

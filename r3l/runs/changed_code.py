@@ -44,7 +44,7 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
         )
 
 
-def check_environment(run: Run, run_dir: Path) -> None:
+def check_unchanged_environment(run: Run, run_dir: Path) -> None:
     """Raise ConfigError if the environment is no longer the one with which ``run``, in ``run_dir``, was made.
 
     A user's environment: its files have changed, or no folder of R3L_ENVS contains it. Any environment: its

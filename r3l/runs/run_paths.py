@@ -38,13 +38,17 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
 
 @cache  # a report asks for that of every run several times
 def run_dir_of(evaluation: Path) -> Path:
-    """The run directory to which an evaluation.json belongs, on the test task set or a further one."""
-    if FURTHER not in evaluation.parts or (evaluation.parent / MANIFEST).is_file():
+    """The run directory to which an evaluation.json belongs, on the test task set or a further one.
+
+    A folder above it that is called ``evaluations`` is a run's only if a manifest is beside it: a user's
+    results may have this name.
+    """
+    if FURTHER not in evaluation.parts:
         return evaluation.parent
     folders = list(evaluation.parents)
     # A task set's name has up to three parts (NAME/SPLIT/GROUP): FURTHER is so many folders above the file's.
     for folder, above in zip(folders[1:4], folders[2:5], strict=False):
-        if folder.name == FURTHER:
+        if folder.name == FURTHER and (above / MANIFEST).is_file():
             return above
     return folders[0]
 
@@ -86,7 +90,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
         folder = results if above == 4 else results.absolute()
         paths = folder.glob("/".join(["*"] * above + ["seed*", EVALUATION]))
         runs = sorted(path for path in paths if path.parent.name[4:].isdigit())
-        runs = [path for path in runs if FURTHER not in path.relative_to(folder).parts]
+        runs = [path for path in runs if run_dir_of(path) == path.parent]
         if runs:
             break
     if not runs and not may_be_none:

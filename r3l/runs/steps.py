@@ -42,7 +42,7 @@ Metrics = dict[str, float]
 RecordStep = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
 
 
-def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None:
+def check_failed_episodes(run: Run, step: int, played: Sequence[Trajectory]) -> None:
     """Raise EngineError if errors inside the environment ended more than half of a step's rollouts.
 
     ``played``: all trajectories of the step; reflections and critiques are not counted. The constant

@@ -45,7 +45,7 @@ def _documents(job: tuple[SFTConfig, ScriptedPhase, range]) -> list[Document]:
     """Play the tasks of one job, in a worker process."""
     config, phase, tasks = job
     demonstrations = environment_of(config.env).demonstrations(
-        tasks, phase.variants, config.max_turns, phase.error_rates.model_dump(), config.task_sets
+        tasks, phase.variants, config.max_turns, phase.error_rates, config.task_sets
     )
     dialogue = config.dialogue()
     hinted = config.shares_of(phase)[ExampleKind.HINTED] > 0

@@ -56,7 +56,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         trajectories = [trajectory for collected in tasks for trajectory in collected.trajectories]
 
         step = int(exps[0].eid.batch)
-        steps.check_environment(self.run, step, trajectories)
+        steps.check_failed_episodes(self.run, step, trajectories)
 
         # Weights of tokens. Trinity's trainers choose their own micro-batches, so for methods whose
         # weights depend on them a micro-batch is one row (a budget of 1). If a number is not finite, the

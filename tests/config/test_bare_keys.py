@@ -51,6 +51,9 @@ def test_each_change_counts():
         ("r3l", "served=0a", "key 'served' is not for a change"),
         ("r3l", "method_settings=5", "key 'method_settings' has value 5"),
         ("r3l", "alpha=${threads}", "alpha"),
+        ("r3l", "env_settings.options={}", "env_settings.options={} would change nothing"),
+        ("r3l@train={}", "workers=0", "train={} would change nothing"),
+        ("r3l", "train={optimizer: { }, steps: 3}", "train.optimizer={} would change nothing"),
     ],
 )
 def test_what_is_neither_is_an_error_that_names_the_key(method, change, words):
@@ -90,3 +93,8 @@ def test_numbers_that_yaml_reads_in_another_base_are_refused(change, words):
     with pytest.raises(ConfigError) as refused:
         changed(change)
     assert words in str(refused.value)
+
+
+def test_an_empty_mapping_is_refused_where_another_change_names_its_keys():
+    with pytest.raises(ConfigError, match="train={} would change nothing"):
+        changed("train={}", "train.steps=3")

@@ -1,15 +1,29 @@
 """The layer that sets a value, and tuned learning rates in the files of methods."""
 
 import shlex
+import shutil
+import sys
+from itertools import pairwise
 
 import pytest
 
-from r3l.config import TierConfig, explained, hashed, load, load_method, resolve, train_command, variant
+from r3l.config import (
+    TierConfig,
+    environment,
+    explained,
+    hashed,
+    load,
+    load_method,
+    resolve,
+    train_command,
+    variant,
+)
 from r3l.config import tuning as config_tuning
+from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
 from r3l.evaluation.tuning import RULE
 from r3l.files.json_files import read_json
-from r3l.files.paths import STORED
+from r3l.files.paths import ROOT, STORED
 
 TUNED_FROM = "alfworld-1.5m-hints"  # ALFWorld's rates; the checkpoint in use has none
 TUNINGS = [read_json(path) for path in sorted((STORED / "tuning").glob("*/*/*.json"))]
@@ -55,6 +69,69 @@ def test_a_model_and_a_profile_change_values_too():
     )
     assert found["env_settings.options.response_format"] == ("released", "configs/envs/alfworld.yaml")
     assert found["method_settings.credit_rule"] == ("released_inverted", "configs/methods/r3l.yaml")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A method and an environment of a user's, the examples, with settings that are mappings."""
+    for name in ("shortest", "guess"):
+        for path in (ROOT / "examples").glob(f"{name}.*"):
+            shutil.copy(path, tmp_path)
+    method = tmp_path / "shortest.py"
+    weights = 'weights: dict[str, float] = option({"long": 0.5, "short": 1.0}, "of a length", "our guess")'
+    kind = 'kind: Literal[1, "two"] = option(1, "a kind", "our guess")'
+    method.write_text(
+        method.read_text()
+        .replace("    group_size:", f"    {weights}\n    {kind}\n    group_size:")
+        .replace("from pydantic", "from typing import Literal\n\nfrom pydantic")
+        .replace("from r3l.core.rollout", "from r3l.core.option import option\nfrom r3l.core.rollout")
+    )
+    env = tmp_path / "guess.py"
+    bonus = 'bonus: dict[str, Any] = option({"early": {"turns": 2}}, "for few guesses", "our guess")'
+    env.write_text(
+        "from typing import Any\n\nfrom r3l.core.option import option\nfrom r3l.envs.base.package import Options\n"
+        f"\n\nclass Rules(Options):\n    {bonus}\n\n\n"
+        + env.read_text().replace('    name = "guess"', '    name = "guess"\n    options = Rules')
+    )
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    monkeypatch.setenv("R3L_ENVS", str(tmp_path))
+    for name in ("shortest", "guess"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    environment._package_of_code.cache_clear()
+    yield tmp_path
+    for name in ("shortest", "guess"):
+        sys.modules.pop(name, None)
+    environment._package_of_code.cache_clear()
+
+
+def test_settings_that_are_mappings_are_explained_key_by_key(own):
+    def found(**options):
+        rows = explained("nano", "guess", "shortest", **options)
+        return {row.key: (row.value, row.place, row.source) for row in rows}
+
+    weight = "method_settings.weights.long"
+    usual = found()
+    assert usual[weight] == (0.5, "default", "our guess")
+    assert usual["env_settings.options.bonus.early.turns"] == (2, "default", "our guess")
+    assert found(overrides=[f"{weight}=0.1"])[weight] == (0.1, "--set", "the command line")
+    file = own / "shortest.yaml"
+    config = file.read_text().replace("settings: {", "settings: {weights: {long: 2}, ")
+    file.write_text(config.replace("sources: {", 'sources: {settings.weights: "read", '))
+    assert found()[weight] == (2, str(file), "read")
+
+
+def test_settings_of_every_type_are_listed(own):
+    declared = {option.option: option for option in method_options(["shortest"])}
+    weights, kind = declared["weights"], declared["kind"]
+    assert (weights.values, weights.default) == ("mapping", "{'long': 0.5, 'short': 1.0}")
+    assert (kind.values, kind.default, kind.used_by) == ("1 | two", "1", "shortest")
+
+
+def test_the_line_with_a_tuned_rate_names_the_file_of_the_method(own):
+    line = config_tuning.yaml_line("nano", "math", variant("shortest@group_size=8"), 3e-4)
+    assert line == f"{own}/shortest.yaml: under rates, nano@group_size=8: {{math: 0.0003}}"
+    line = config_tuning.yaml_line("nano", "math", variant("grpo"), 3e-4)
+    assert line == "configs/methods/grpo.yaml: under rates, nano: {math: 0.0003}"
 
 
 @pytest.mark.parametrize(
@@ -133,44 +210,15 @@ def test_a_run_has_a_command_that_makes_it_again():
     # An adapter of rank 0 is no part of the fingerprint, but the tier's own has rank 8.
     run = resolve("smol", "webshop", "grpo", 0, overrides=["lora.rank=0"])
     assert train_command(run).endswith("--env webshop --method grpo --seed 0 --set lora.rank=0")
-    # A protocol is named once, in the row or by --set, and the values that follow from it are not.
-    play = "--env alfworld --method zero_shot --seed 0"
-    named = resolve("nano", "alfworld", "zero_shot", 0, overrides=["protocol=react"])
-    assert train_command(named) == f"r3l train --tier nano {play} --set protocol=react"
+    # A protocol sets many values; it is named once, in the row or as a change.
+    for method, overrides in (
+        ("zero_shot", ["protocol=react", "evaluation.tasks=3"]),
+        ("zero_shot@protocol=react", ["evaluation.tasks=3"]),
+    ):
+        run = resolve("smol", "alfworld", method, 0, overrides=overrides)
+        words = shlex.split(train_command(run))
+        changes = [value for option, value in pairwise(words) if option == "--set"]
+        assert changes == overrides
+        assert resolve("smol", "alfworld", method, 0, overrides=changes) == run
     usual = resolve("nano", "alfworld", "grpo", 0)
     assert train_command(usual) == "r3l train --tier nano --env alfworld --method grpo --seed 0"
-
-
-def test_an_empty_mapping_changes_nothing_and_is_refused():
-    """Settings are layered by key, so a mapping without keys would leave all of them."""
-    with pytest.raises(ConfigError, match=r"env_settings.options=\{\}: an empty mapping changes no key"):
-        resolve("nano", "webshop", "grpo", 0, overrides=["env_settings.options={}"])
-
-
-def test_a_users_setting_that_is_a_mapping_is_explained(tmp_path, monkeypatch):
-    (tmp_path / "mapped.py").write_text(
-        "from r3l.baselines.grpo import GRPO, GRPOSettings\n"
-        "from r3l.core.option import option\n"
-        "class Settings(GRPOSettings):\n"
-        "    weights: dict[str, float] = option({'easy': 2.0}, 'weight by group', 'our choice')\n"
-        "class Mapped(GRPO):\n"
-        "    Settings = Settings\n"
-    )
-    (tmp_path / "mapped.yaml").write_text("method: mapped\nlabel: M\ncode: mapped:Mapped\nsources: {}\n")
-    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
-    (row,) = (row for row in explained("nano", "math", "mapped") if "weights" in row.key)
-    assert (row.key, row.value, row.place, row.source) == (
-        "method_settings.weights.easy",
-        2.0,
-        "default",
-        "our choice",
-    )
-
-
-def test_the_line_for_a_tuned_rate_names_a_users_file(tmp_path, monkeypatch):
-    (tmp_path / "mine.yaml").write_text("method: mine\nlabel: M\nextends: grpo\nsources: {}\n")
-    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
-    line = config_tuning.yaml_line("nano", "math", variant("mine"), 1e-4)
-    assert line == f"{tmp_path / 'mine.yaml'}: under rates, nano: {{math: 0.0001}}"
-    line = config_tuning.yaml_line("nano", "math", variant("r3l@alpha=5"), 1e-4)
-    assert line == "configs/methods/r3l.yaml: under rates, nano@alpha=5: {math: 0.0001}"

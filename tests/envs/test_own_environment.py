@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 from program import Program, run
 
-from r3l.config import build_method, environment_of, load, names, own_variables, resolve
+from r3l.config import (
+    base_checkpoint_of,
+    base_checkpoint_warning,
+    build_method,
+    environment_of,
+    load,
+    names,
+    own_variables,
+    resolve,
+)
 from r3l.config import sft_recipe as recipe
 from r3l.config.environment import EnvConfig
+from r3l.config.user_recipe import USER_RECIPE
 from r3l.core.errors import ConfigError
 from r3l.files.paths import ROOT
 from r3l.trinity.config import Place, trinity_config
@@ -46,8 +56,8 @@ def test_tasks_are_the_same_whenever_they_are_drawn(folder):
 
 def test_every_verb_takes_it(folder, monkeypatch, capsys):
     """The commands of docs/extending.md, with a base checkpoint of few steps."""
-    short = recipe.USER_RECIPE["phases"][0] | {"tasks": 30, "steps": 4, "decay_steps": 4, "warmup_steps": 1}
-    monkeypatch.setitem(recipe.USER_RECIPE, "phases", [short])
+    short = USER_RECIPE["phases"][0] | {"tasks": 30, "steps": 4, "decay_steps": 4, "warmup_steps": 1}
+    monkeypatch.setitem(USER_RECIPE, "phases", [short])
 
     def r3l(*arguments):
         code, out, err = run(monkeypatch, capsys, *arguments, "--json")
@@ -70,6 +80,28 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
     offline = ("--offline", "--stored", "results", "--env", "guess", "--seed", 0)
     (compared,) = r3l("compare", "r3l", *offline, "--against", "grpo")["rows"]
     assert compared["env"] == "guess"
+
+
+def test_runs_start_from_its_sft_of_another_model(folder, monkeypatch, tmp_path):
+    """`r3l sft guess --model M`, then `--set env_settings.sft=guess`."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    run = resolve("nano", "guess", "grpo", 0, "math-1.5m", ["env_settings.sft=guess"])
+    with pytest.raises(ConfigError, match="make it with r3l sft guess --model math-1.5m"):
+        base_checkpoint_of(run)
+    made = recipe.default_folder("guess", "math-1.5m")
+    made.mkdir(parents=True)
+    config = recipe.load_config("guess").model_dump(mode="json") | {"model": "math-1.5m"}
+    (made / "sft.json").write_text(json.dumps({"config": config, "loss": [[1.0]]}))
+    assert base_checkpoint_of(run) == str(made) and base_checkpoint_warning(run) is None
+
+    # The recipe is part of the fingerprint, as that of a file is; without its reasons.
+    before = run.fingerprint()
+    assert run.inputs()["sft"]["env"] == "guess" and "sources" not in run.inputs()["sft"]
+    text = (folder / "guess.yaml").read_text()
+    (folder / "guess.yaml").write_text(text.replace("max_turns: 5, model", "max_turns: 6, model"))
+    assert run.fingerprint() != before
+    with pytest.raises(ConfigError, match="differs from the recipe of guess in max_turns"):
+        base_checkpoint_of(run)
 
 
 @pytest.mark.slow

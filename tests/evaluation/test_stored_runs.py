@@ -95,6 +95,27 @@ def test_a_mean_that_another_python_has_summed_is_the_same_number(copy):
             verify(copy)
 
 
+@pytest.fixture
+def fresh_tasks():
+    """Nothing that other tests have found out about task sets, and nothing for them."""
+    for cached in (verification._is_here, verification._tasks):
+        cached.cache_clear()
+    yield
+    for cached in (verification._is_here, verification._tasks):
+        cached.cache_clear()
+
+
+def test_a_run_is_verified_without_the_packages_of_its_environment(copy, monkeypatch, caplog, fresh_tasks):
+    """As after `pip install r3l` without extras: what needs no package is still checked."""
+    monkeypatch.setattr(requirements, "missing", lambda extra: ["textworld"])
+    verify(copy)
+    assert "are not checked" in caplog.text and "textworld is not installed" in caplog.text
+    edit(copy / "evaluation.json", episodes=7)
+    (copy / SUMS).unlink()
+    with pytest.raises(DataError, match="'episodes' is 7"):
+        verify(copy)
+
+
 def test_a_run_without_digests_is_signed_by_verify(copy):
     (copy / SUMS).unlink()
     with pytest.raises(DataError, match=rf"has no {SUMS}, .*: r3l verify .* makes it"):
@@ -380,16 +401,3 @@ def test_a_torn_archive_is_found(copy, tmp_path):
     sign(written)
     with pytest.raises(DataError, match="episodes.json.xz is damaged"):
         verify(written)
-
-
-def test_a_run_is_verified_without_the_packages_of_its_environment(monkeypatch, caplog):
-    """Its numbers are computed again from its files; only the comparison with the tasks needs the engine."""
-    verification._is_here.cache_clear()
-    verification._tasks.cache_clear()
-    monkeypatch.setattr(requirements, "missing", lambda extra: ["alfworld"])
-    (run_dir,) = (STORED / "nano" / "alfworld").glob("*/grpo/seed0")
-    verify(run_dir)
-    assert "task sets of alfworld are not checked" in caplog.text
-    assert "alfworld is not installed" in caplog.text
-    verification._is_here.cache_clear()
-    verification._tasks.cache_clear()

@@ -34,7 +34,9 @@ def test_published_models_are_listed_with_their_recipe_and_intervals():
         "reflection_schema": "lines",
         "measures": {"success": share, "guided_minus_fresh": share, "guided_minus_unguided": {"value": None}},
     }
-    table = published_probes([probe, probe | {"tier": "smol_cpu", "test": True}, probe | {"tier": "nano", "tasks": 65}])
+    table = published_probes(
+        [probe, probe | {"tier": "smol_cpu", "test": True}, probe | {"tier": "nano", "tasks": 65}]
+    )
     assert table.splitlines()[2:] == [
         "| somebodys, WebShop, reflections in lines, `smol_webshop_cpu`, 64 tasks "
         "| 0.25 | +0.25 (+0.12 to +0.38) |  |  |",

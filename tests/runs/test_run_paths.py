@@ -18,19 +18,34 @@ from r3l.runs.run_paths import (
 
 
 @pytest.mark.parametrize(
-    "run_dir", [Path("run"), Path("/run"), Path("results/nano/math/m/grpo/seed0")], ids=str
+    "run_dir",
+    [
+        "run",
+        "results/nano/math/m/grpo/seed0",
+        *("evaluations", "evaluations/seed0", "evaluations/grpo/seed0", "evaluations/m/grpo/seed0"),
+    ],
 )
 @pytest.mark.parametrize("task_set", ["test", "validation", "nano/validation", "chain/test/hard"])
-def test_the_run_of_an_evaluation_is_found(run_dir, task_set):
-    assert run_dir_of(evaluation_folder(run_dir, task_set, "test") / "evaluation.json") == run_dir
+@pytest.mark.parametrize("absolute", [True, False])
+def test_the_run_of_an_evaluation_is_found(tmp_path, monkeypatch, run_dir, task_set, absolute):
+    """Also if the folder of the results has the name of the folder inside a run."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / run_dir if absolute else Path(run_dir)
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").touch()
+    run_dir_of.cache_clear()
+    assert run_dir_of(evaluation_folder(folder, task_set, "test") / "evaluation.json") == folder
 
 
-def test_a_run_may_lie_in_a_folder_that_is_called_evaluations(tmp_path):
-    run_dir = tmp_path / "evaluations" / "mine"
-    run_dir.mkdir(parents=True)
-    (run_dir / "manifest.json").write_text("{}")
-    assert run_dir_of(run_dir / "evaluation.json") == run_dir
-    assert run_dir_of(evaluation_folder(run_dir, "nano/validation", "test") / "evaluation.json") == run_dir
+@pytest.mark.parametrize("below", ["", "math/m/grpo"])
+def test_runs_in_a_folder_named_evaluations_are_found(tmp_path, below):
+    run = tmp_path / "evaluations" / below / "seed0" / "evaluation.json"
+    further = run.parent / "evaluations" / "gsm8k" / "seed1" / "evaluation.json"
+    for path in (run, further):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    (run.parent / "manifest.json").touch()
+    assert find_runs(tmp_path / "evaluations") == find_runs(tmp_path) == [run]
 
 
 def test_every_further_task_set_is_found(tmp_path):
@@ -76,6 +91,7 @@ def test_runs_are_found_in_a_folder_of_one_tier_environment_model_or_method(tmp_
     for path in (run, further):
         path.parent.mkdir(parents=True)
         path.write_text("{}")
+    (run.parent / "manifest.json").touch()
     for folder in (tmp_path, *list(run.parents)[1:5]):
         assert find_runs(folder) == [run]
     monkeypatch.chdir(run.parents[2])

@@ -395,25 +395,3 @@ def test_a_model_whose_environment_has_changed_is_not_the_one_of_its_recipe(
     write_json_atomic(out / "sft.json", earlier)
     write_digests(out)
     assert build("tiny", out, workers=0) == earlier
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"phases": [5]}, "key 'phases.0.scripted' has value 5"),
-        ({"error_rates": {"hihg": 0.4}}, "error_rates.hihg"),
-        ({"error_rates": {"low": 0.6}}, "low, 0.6, is above high"),
-        ({"error_rates": {"systematic": 1.5}}, "error_rates.systematic' has value 1.5"),
-        ({"name": "other"}, "key 'name' is 'other', but the file is called 'tiny'; use one name in both"),
-    ],
-)
-def test_a_wrong_recipe_is_one_sentence(recipe, tmp_path, changes, said):
-    recipe(phase(0, 1e-3))
-    path = tmp_path / "sft" / "tiny.yaml"
-    values = yaml.safe_load(path.read_text())
-    rates = changes.pop("error_rates", {})
-    values["phases"][0]["error_rates"] |= rates
-    path.write_text(yaml.safe_dump(values | changes))
-    with pytest.raises(ConfigError) as refused:
-        recipes.load_config("tiny")
-    assert said in str(refused.value) and "tiny.yaml" in str(refused.value)

@@ -8,6 +8,7 @@ rendered pages.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ BUY = "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")
 _BLANKS = " \n\t\f\r"
 SEPARATOR = " [SEP] "
+RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")  # what :func:`results_page` writes
 
 
 @dataclass(frozen=True, slots=True)

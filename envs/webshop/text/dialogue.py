@@ -48,7 +48,6 @@ _SEARCH_LISTED = "search[<your query>]"  # verl-agent's entry for a search
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _CLICKED = re.compile(r"You have clicked .*\.")
 _STANDARD_BUTTONS = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
-_RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 
 
 class WebshopDialogue(TaggedDialogue):
@@ -157,7 +156,7 @@ def compact(text: str) -> str:
         if line == "Rating: N.A." or standard in _STANDARD_BUTTONS:
             continue
         if button is None:
-            results = _RESULTS.fullmatch(line)
+            results = pages.RESULTS.fullmatch(line)
             line = f"page {results[1]} of {results[2]} results" if results else line.removeprefix("Price: ")
             if new_part or not parts:
                 parts.append(line)
