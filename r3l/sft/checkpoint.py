@@ -21,11 +21,10 @@ from typing_extensions import TypedDict
 
 from r3l.config import locate, model_digest
 from r3l.config.files import differing, flat
-from r3l.config.fingerprint_inputs import environment_inputs
+from r3l.config.fingerprint_inputs import edited_texts, environment_inputs
 from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.config.user_code import user_code
 from r3l.core.errors import CheckpointError, DataError
-from r3l.feedback.prompt_templates import edited_texts
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, digest_with_names, write_digests
 from r3l.files.json_files import read_json
