@@ -3,14 +3,15 @@
 ========================  ==========  =================================================================
 weights of the optimiser  float32     master weights, AdamW's moments, gradients summed over micro-batches
 forward and backward      float32     ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU and on a CPU that
-                                      multiplies such matrices (AMX), ``bfloat16_anywhere`` on every CPU
+                                      multiplies such numbers (AMX, AVX512-BF16), ``bfloat16_anywhere`` on every
+                                      CPU
 vocabulary projection     float32     of the computed hidden states and weights, in sampling and training;
                                       then log-probs and losses are float32, sampling's softmax float64
 key-value caches          as forward
 ========================  ==========  =================================================================
 
 The model that samples is the model that is trained, so the log-probs of the two differ by the order of sums
-alone (``logprob_mismatch`` in the metrics).
+alone (``logprob_mismatch`` in the metrics), unless the sampler lags behind (``train.sync_interval`` above 1).
 """
 
 from __future__ import annotations
