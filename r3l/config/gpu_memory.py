@@ -113,6 +113,7 @@ def in_turns(
     lora: LoraConfig = ALL_WEIGHTS,
     checkpointing: bool = True,
     lagging: bool = False,
+    averaging: bool = False,
 ) -> InTurns:
     """Memory of a process that samples and trains in turn on one GPU, in bytes.
 
@@ -120,8 +121,9 @@ def in_turns(
     ``cached`` tokens.
 
     - ``weights``: a copy in ``dtype``, float32 master weights of the trained ones, and with ``reference`` the
-      base checkpoint for a KL; with an adapter that is the same model with the adapter turned off. With
-      ``lagging`` the sampler has a copy of the trained ones (train.sync_interval above 1).
+      base checkpoint for a KL or a frozen teacher; with an adapter that is the same model with the adapter
+      turned off. With ``lagging`` the sampler has a copy of the trained ones (train.sync_interval above 1),
+      with ``averaging`` a teacher has their moving average in float32.
     - ``optimiser``: both moments of AdamW.
     - ``gradients``: their float32 sum, which is kept until the next update.
     - ``training``: the peak of a micro-batch and the update beyond these (:func:`_training`).
@@ -137,18 +139,25 @@ def in_turns(
         weights=size * (a.parameters + added)
         + 4 * trained * lower
         + size * a.parameters * (reference and not added)
-        + size * trained * lagging,
+        + size * trained * lagging
+        + 4 * trained * averaging,
         optimiser=trained * 8,
         gradients=trained * 4,
-        training=_training(a, tokens, row, dtype, lora, checkpointing),
+        training=_training(a, tokens, row, dtype, lora, checkpointing, averaging),
         caches=cached * cache_per_token(a, dtype),
     )
 
 
 def _training(
-    a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: LoraConfig, checkpointing: bool
+    a: ArchitectureConfig,
+    tokens: int,
+    row: int,
+    dtype: str,
+    lora: LoraConfig,
+    checkpointing: bool,
+    averaging: bool,
 ) -> float:
-    """The largest of three moments of a step, in bytes beyond the permanent parts.
+    """The largest of these moments of a step, in bytes beyond the permanent parts.
 
     1. The backward pass begins: what the forward pass kept of each layer (with checkpointing its input, h a
        token); the last norm's input and output, the gradient of that output and one chunk's share of it (4
@@ -157,6 +166,8 @@ def _training(
     2. The backward pass ends: the gradients in ``dtype``, and the larger of the first layer's backward pass
        and the float32 copy of the largest gradient (of the embeddings) while it is added to the sum.
     3. AdamW: the square root of the second moments of all weights at once, in float32.
+    4. An averaging teacher scores: the average has taken the place of the trained weights, which are kept in
+       float32; and logits or a layer, for which those of training are an upper bound.
     """
     size = BYTES[dtype]
     lower = size < 4
@@ -169,7 +180,8 @@ def _training(
     again = layer if checkpointing else 0
     begins = kept + max(_logits(a, tokens, lower, trains), again + backward)
     ends = lower * size * trained + max(lower * trains * 4 * a.vocabulary * a.hidden, layer + backward)
-    return float(max(begins, ends, 4 * trained))
+    scores = averaging * (4 * trained + max(_logits(a, tokens, lower, False), layer))
+    return float(max(begins, ends, 4 * trained, scores))
 
 
 def kept_by_layer(

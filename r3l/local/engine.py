@@ -28,6 +28,7 @@ from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
+from r3l.local.memory import needs_base
 from r3l.local.model.precision import cast_parameters
 from r3l.local.session import LocalSession, check_installed, forward_pass_of_run, open_session
 from r3l.local.training.trainer import Trainer
@@ -357,15 +358,15 @@ def save_checkpoint(session: LocalSession, trainer: Trainer, totals: Counter[str
 def trainer_of(session: LocalSession, method: Method) -> Trainer:
     """A new trainer for the session's model, with the options of its run.
 
-    Loads the base checkpoint as reference model if the method or a metric needs its log-probs: for a KL, or
-    for a frozen teacher. Raises CheckpointError if it cannot be loaded.
+    Loads the base checkpoint as reference model if the method or a metric needs its log-probs. Raises
+    CheckpointError if it cannot be loaded.
     """
     run = session.run
 
     # The cheapest way to the base checkpoint: with LoRA the same model with its adapter off; in a new run a
     # copy of the loaded weights, which are the base's; in a resumed run its files.
     reference: Any | None = None
-    if method.kl_coef > 0 or run.train.kl_metric_every > 0 or method.teacher == "frozen":
+    if needs_base(run.train, method):
         base = base_checkpoint_of(run)
         if run.lora.rank:
             reference = session.model

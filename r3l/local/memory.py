@@ -12,9 +12,9 @@ import torch
 
 from r3l.config import ArchitectureConfig, Run, TierConfig, build_method, find_model, names
 from r3l.config import gpu_memory as memory
-from r3l.config.tier import TierSettings
+from r3l.config.tier import TierSettings, TrainConfig
 from r3l.core.errors import ConfigError, EngineError, did_you_mean
-from r3l.core.method import MethodSettings
+from r3l.core.method import Method, MethodSettings
 from r3l.files.requirements import Finding, checked
 
 # Share of a GPU for CUDA and fragmentation: our choice (an H100 with room to spare held 4 to 23 % more).
@@ -68,7 +68,7 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
             "write a file of configs/models for it",
         )
     dialogs = method.max_rollouts // method.max_rounds
-    return {"run": run.cell, **_report(model.architecture, run, dialogs, capacity)}
+    return {"run": run.cell, **_report(model.architecture, run, dialogs, capacity, method)}
 
 
 def rendered(found: Mapping[str, Any]) -> str:
@@ -99,11 +99,22 @@ def gpu_memory() -> float | None:
     return float(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
-def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
+def needs_base(train: TrainConfig, method: Method | None) -> bool:
+    """True if training needs the base checkpoint's log-probs: for a KL, its metric, or a frozen teacher.
+
+    ``method``: None for one without KL and teacher.
+    """
+    of_method = method is not None and (method.kl_coef > 0 or method.teacher == "frozen")
+    return of_method or train.kl_metric_every > 0
+
+
+def memory_plan(
+    a: ArchitectureConfig, settings: TierSettings, dialogs: int, method: Method | None = None
+) -> memory.InTurns:
     """The most GPU memory (bytes, by part) that a run with these settings needs, by formula.
 
     One process samples and trains in turn. ``a``: sizes of the model. ``dialogs``: number of dialogs per task
-    that are played at once.
+    that are played at once. ``method``: as for :func:`needs_base`.
     """
     train = settings.train
     sampling = settings.sampling
@@ -114,21 +125,22 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
         sampling.max_context,
         cached + min(sampling.tokens_per_batch or cached, cached),
         settings.compute_dtype.removesuffix("_anywhere"),
-        reference=train.kl_metric_every > 0,
+        reference=needs_base(train, method),
         lora=settings.lora,
         checkpointing=train.gradient_checkpointing,
         lagging=train.sync_interval > 1,
+        averaging=method is not None and method.teacher == "average",
     )
 
 
 def settings_that_fit(
-    a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float
+    a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float, method: Method | None = None
 ) -> dict[str, Any] | None:
     """Cheapest changes of settings (key -> value) with which a run fits a GPU of ``capacity`` bytes.
 
     {} if it fits already, None if no changes suffice. The keys, from the cheapest: sampling.tokens_per_batch,
     train.tokens_per_microbatch, train.gradient_checkpointing, train.tasks_per_step, lora.rank. A tenth of the
-    memory is left free. ``dialogs``: number of dialogs per task that are played at once.
+    memory is left free. ``dialogs``, ``method``: as for :func:`memory_plan`.
     """
     train = settings.train
     longest = settings.sampling.max_context
@@ -147,7 +159,7 @@ def settings_that_fit(
     for values in product(*choices.values()):
         pairs = zip(choices, values, first, strict=True)
         changes = {key: value for key, value, usual in pairs if value != usual}
-        if memory_plan(a, changed(settings, changes), dialogs).total <= (1 - SPARE) * capacity:
+        if memory_plan(a, changed(settings, changes), dialogs, method).total <= (1 - SPARE) * capacity:
             return changes
     return None
 
@@ -195,17 +207,19 @@ def _report(
     settings: TierSettings,
     dialogs: int,
     capacity: float | None,
+    method: Method | None = None,
 ) -> dict[str, Any]:
-    """The plan of :func:`report` from settings only; ``dialogs``: number per task played at once."""
-    plan = memory_plan(a, settings, dialogs)
+    """The plan of :func:`report`; ``dialogs``, ``method``: as for :func:`memory_plan`."""
+    plan = memory_plan(a, settings, dialogs, method)
     in_gib = {name: value / memory.GIB for name, value in asdict(plan).items()}
     found: dict[str, Any] = {"plan_gib": in_gib, "total_gib": plan.total / memory.GIB, "fits": None}
     if capacity is None:
         return found
-    changes = settings_that_fit(a, settings, dialogs, capacity)
+    changes = settings_that_fit(a, settings, dialogs, capacity, method)
     found |= {"gpu_gib": capacity / memory.GIB, "fits": changes == {}, "set": changes}
     if changes:
-        found["total_gib_then"] = memory_plan(a, changed(settings, changes), dialogs).total / memory.GIB
+        then = memory_plan(a, changed(settings, changes), dialogs, method)
+        found["total_gib_then"] = then.total / memory.GIB
     return found
 
 

@@ -88,6 +88,38 @@ def test_a_sampler_that_lags_behind_has_a_copy_of_what_trains():
     assert weights(8, 5) - weights(8, 1) == 2 * adapter
 
 
+def test_weights_of_a_base_model_and_of_a_teacher_are_planned():
+    """In bfloat16: a KL or a frozen teacher loads the base checkpoint, whose adapter is else turned off; a
+    teacher's moving average is float32.
+    """
+
+    def weights(method, lora_rank=0):
+        changes = [f"lora.rank={lora_rank}", "compute_dtype=bfloat16", "train.kl_metric_every=0"]
+        run = resolve("smol", "gsm8k", method, 0, "smollm2-135m", changes)
+        return memory.report(run, None)["plan_gib"]["weights"] * GIB
+
+    parameters = find_model("smollm2-135m").architecture.parameters
+    adapter = adapter_parameters(find_model("smollm2-135m").architecture, LoraConfig(rank=8))
+    for method, extra in (
+        ("r3l@kl=k3,kl_coef=0.1", 2),
+        ("sdpo@teacher=live", 0),
+        ("sdpo@teacher=frozen", 2),
+        ("sdpo@teacher=average", 4),
+    ):
+        assert weights(method) - weights("grpo") == pytest.approx(extra * parameters)
+        averaged = 4 * adapter if method.endswith("average") else 0
+        assert weights(method, 8) - weights("grpo", 8) == pytest.approx(averaged)
+
+
+def test_scoring_by_an_averaging_teacher_keeps_the_trained_weights_aside():
+    """The average takes their place meanwhile: 4 bytes each, and the logits of 10 tokens with the projection's
+    copy in float32.
+    """
+    live, average = (in_turns(SMALL, 10, 5, 0, averaging=averaging) for averaging in (False, True))
+    assert live.training == 4000 and average.training == 4000 + 16 * 10 * 16 + 4 * 16 * 4
+    assert average.weights - live.weights == 4000
+
+
 def test_settings_that_cost_least_come_first():
     """First what costs time alone, then fewer tasks a step, last an adapter."""
     many = [
