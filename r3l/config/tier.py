@@ -35,8 +35,8 @@ class OptimizerConfig(Strict):
     grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
     tokens_per_microbatch: int = option(
         8192,
-        "tokens of one forward and backward pass; a beginning that rows share counts once, except with "
-        "compute=transformers, where padding counts",
+        "most tokens of one forward and backward pass; a common beginning of rows counts once (with "
+        "compute=transformers, every row with its padding)",
         "our choice: fits 2 GB with a nano model",
         ge=1,
     )

@@ -58,7 +58,8 @@ class LocalSession(PlaySession):
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
 
-        Computed as in training. The policy frees GPU memory that only sampling needs.
+        By the forward pass that trains, but always with torch's attention. The policy frees GPU memory that
+        only sampling needs.
         """
         self.policy.release()
         return trajectory_logprobs(

@@ -10,8 +10,8 @@ vocabulary projection     float32     of the computed hidden states and weights,
 key-value caches          as forward
 ========================  ==========  =================================================================
 
-The model that samples is the model that is trained, so the log-probs of the two differ by the order of sums
-alone (``logprob_mismatch`` in the metrics), unless the sampler lags behind (``train.sync_interval`` above 1).
+With ``train.sync_interval`` 1 the weights that sample are those that are trained, so the log-probs of the two
+differ by the order of sums alone, and with vLLM by its own kernels (``logprob_mismatch`` in the metrics).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class GraphStorage(Storage):
 class GraphCache(RowCache):
     """RowCache with some more, empty rows, so that fewer numbers of rows need their own CUDA graph.
 
-    The number of rows is rounded up to a multiple of 8, by a quarter at most from 64 rows on.
+    The number of rows is rounded up to a multiple of 8; above 64 rows, by a quarter at most.
     """
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
@@ -105,8 +105,8 @@ class GraphCache(RowCache):
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep only the rows with these indices, in this order, and append rows of length 0 as padding.
 
-        The number of rows is rounded up to the next size that graphs have (a multiple of 8, coarser from 64
-        on).
+        The number of rows is rounded up to the next size that graphs have: a multiple of 8, above 64 of 16,
+        above 128 of 32, and so on.
         """
         # The padding has the memory of row 0, which is never read.
         extra = [0] * (_rounded(len(rows)) - len(rows))

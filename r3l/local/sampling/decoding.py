@@ -86,9 +86,10 @@ class RequestQueue:
         return bool(self._requests)
 
     def take_batch(self) -> list[GenerationRequest]:
-        """Remove the shortest requests, as many as one batch holds, and return them in the order of arrival.
+        """Remove the shortest requests, as many as one batch holds, and return them in the queue's order.
 
-        The requests that stay in the queue are sorted by length. Raises ValueError if the queue is empty.
+        That is the order of arrival at first; the requests that stay in the queue are sorted by length.
+        Raises ValueError if the queue is empty.
         """
         first, *rest = batches_by_length([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]

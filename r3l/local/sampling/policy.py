@@ -43,7 +43,7 @@ class LocalPolicy:
     only tokens from the first difference on are encoded. ``use_cache=False``: no key-value cache is kept
     between turns. ``tokens_per_batch``: most tokens of a batch, padding included (a longer dialog is a batch
     by itself); None: no limit. ``forward_pass``: the pass that decodes; transformers' if the packed one
-    cannot compute the model. ``between_tokens`` is called after every token; what it raises ends sampling.
+    cannot compute the model. ``between_tokens`` is called after every pass; what it raises ends sampling.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class LocalPolicy:
     def take_counts(self) -> dict[str, float]:
         """Return the counts since the last call, and reset them.
 
-        ``appended``: prompt tokens added to dialogs; ``encoded``: prompt tokens that the model read, which
-        are more if a dialog was read again; ``forwards``: forward passes; ``seconds/PHASE``: of sampling.
+        ``encoded``: prompt tokens that the model read, those of earlier turns again if nothing was cached;
+        ``forwards``: forward passes; ``seconds/PHASE``: of sampling.
         """
         counts = dict(self.counts)
         self.counts.clear()
@@ -211,7 +211,6 @@ class LocalConversation(TokenDialog):
     def __init__(self, policy: LocalPolicy) -> None:
         super().__init__(policy)
         self._state: DialogCache | None = None  # caches of the first `encoded` tokens
-        self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
         self._turns_before = 0  # turns of the dialogs that this one replaces
 
     @property
@@ -228,8 +227,6 @@ class LocalConversation(TokenDialog):
         prompt = self._advance()
         if not self._fits(sampling.max_tokens):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
-        appended = len(prompt) + int(self._last_is_new)
-        self._policy.counts["appended"] += len(self._ids) - self.encoded if self._rendered else appended
 
         # The decoder needs a token to encode: a fork without a new message encodes its last one again.
         if self._state is not None and self.encoded == len(self._ids):
@@ -246,7 +243,6 @@ class LocalConversation(TokenDialog):
 
         # Wait until every other live dialog waits too, so that the batch does not depend on timing.
         await self._policy.barrier.request(sampling.phase, address, request)
-        self._last_is_new = True
         self._state = request.state if self._policy.use_cache else None
         return self._accept(prompt, request.ids, request.logprobs, request.stops)
 
@@ -256,7 +252,6 @@ class LocalConversation(TokenDialog):
         The cache is not copied. Raises IndexError if there are fewer responses.
         """
         twin = super().fork(turns)
-        twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1
         if self._state is not None and turns:
             twin._state = self._state[..., : min(len(twin._ids), self.encoded), :]
         return twin

@@ -37,8 +37,9 @@ class PromptLookup:
         self._tried = 2
 
     def learn(self, tokens: Sequence[int], start: int) -> None:
-        """Note what precedes each token of ``tokens`` from index ``start`` on; the oldest is forgotten.
+        """Note what precedes each token of ``tokens`` from index ``start`` on.
 
+        Beyond KNOWN ends the one that was noted first is forgotten, even if it was noted again since.
         ``tokens`` is not copied: tokens appended later may be drafted too.
         """
         for index in range(max(start, 1), len(tokens)):

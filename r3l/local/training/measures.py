@@ -23,9 +23,9 @@ from r3l.local.model.precision import MasterWeights
 class LogprobMismatch:
     """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats) over micro-batches.
 
-    Only tokens that were sampled in the context in which they train count. Unless the sampler lags
-    behind (``train.sync_interval`` above 1) its weights are the trained ones until the step's one update, so the
-    mismatch is only numerical error, which an importance ratio or a KL has too.
+    Only tokens that were sampled in the context in which they train count. With ``train.sync_interval`` 1
+    the weights are the same until the step's one update, so the mismatch is only numerical error, which an
+    importance ratio or a KL has too; above 1 it also has the updates that the sampler lags behind.
     """
 
     def __init__(self) -> None:
