@@ -97,8 +97,9 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
     monkeypatch.setenv("R3L_ENVS", str(tmp_path))
     # Folders of earlier tests stay in sys.path, and would come first with the examples as they are.
-    elsewhere = [folder for folder in sys.path if not (Path(folder) / "shortest.py").is_file()]
-    monkeypatch.setattr(sys, "path", elsewhere)
+    examples = ("shortest.py", "guess.py")
+    others = [folder for folder in sys.path if not any((Path(folder) / name).is_file() for name in examples)]
+    monkeypatch.setattr(sys, "path", others)
     for name in ("shortest", "guess"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     environment._package_of_code.cache_clear()
