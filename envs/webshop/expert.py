@@ -110,7 +110,7 @@ class WebshopExpert(ScriptedExpert):
         strings = []
         for place, text in enumerate(texts):
             kind = "text"
-            if text in (pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES):
+            if text in pages.STANDARD_BUTTONS:
                 kind = "button"
             elif any(text in values for values in OPTIONS.values()):
                 kind = "option"

@@ -142,12 +142,16 @@ def load(kind: str, name: str, model: type[M]) -> M:
     if (model, path, content) not in _VALIDATED:
         _VALIDATED[model, path, content] = validate(model, read_yaml(path, content), str(path))
     config: M = _VALIDATED[model, path, content]
-    called = getattr(config, kind[:-1])
-    if called != name:
-        raise ConfigError(
-            f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
-        )
+    check_file_name(path, kind[:-1], getattr(config, kind[:-1]))
     return config
+
+
+def check_file_name(path: Path, key: str, named: str) -> None:
+    """Raise ConfigError unless ``named``, the value of ``key`` in the YAML file ``path``, is the file's name."""
+    if named != path.stem:
+        raise ConfigError(
+            f"{path}: key {key!r} is {named!r}, but the file is called {path.stem!r}; use one name in both"
+        )
 
 
 def read_all(kind: str, read: Callable[[str], T], asked: Collection[str] = ()) -> dict[str, T]:
@@ -347,5 +351,14 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The sorted dotted keys whose values differ in two nested dictionaries; a missing value is None."""
+    return [key for key, *_ in differences(one, other)]
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """(dotted key, value in ``one``, value in ``other``) for each key of :func:`differing`.
+
+    A value is ``not set`` where its dictionary lacks the key.
+    """
     a, b = flat(one), flat(other)
-    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+    keys = sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+    return [(key, a.get(key, "not set"), b.get(key, "not set")) for key in keys]

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,11 @@ def environment_inputs(env: str, task_sets: Sequence[str], prompts: Style) -> di
     }
 
 
+@cache  # a process reads each text once too (r3l.feedback.prompt_templates)
 def edited_texts() -> dict[str, str]:
     """Digests (sha256), by name, of the texts of r3l/feedback/prompts that are not those of the stored runs.
 
-    {} if all are.
+    {} if all are. Cached for the process.
     """
     digests = {name: file_sha256(prompt_templates.PROMPTS / f"{name}.txt") for name in STORED_RUNS_SHA256}
     return {name: digest for name, digest in digests.items() if digest != STORED_RUNS_SHA256[name]}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from r3l.config.environment import EnvSettings, environment_of
-from r3l.config.files import differing, flat
+from r3l.config.files import differences
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName, method_of
 from r3l.config.model import ClusterConfig, find_model
@@ -140,12 +140,9 @@ class Run(TierSettings):
         (digests and versions of what it reads) are those of this machine now. [] if the fingerprints are
         equal, and also if only the SCHEMA_VERSION differs.
         """
-        there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
-        here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
-        return [
-            f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here"
-            for key in differing(there, here)
-        ]
+        there = {**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})}
+        here = {**hashed(self.model_dump(mode="json")), "inputs": self.inputs()}
+        return [f"{key} is {a} there and {b} here" for key, a, b in differences(there, here)]
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:

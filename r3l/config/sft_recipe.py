@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from r3l.config.environment import environment_of
-from r3l.config.files import Strict, validate
+from r3l.config.files import Strict, check_file_name, validate
 from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import as_path
 from r3l.config.tier import ComputeDtype, Device, LoraConfig, OptimizerConfig, SamplingConfig
@@ -277,10 +277,7 @@ def load_config(name: str) -> SFTConfig:
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
     config = validate(SFTConfig, read_yaml(path), str(path))
-    if config.name != name:
-        raise ConfigError(
-            f"{path}: key 'name' is {config.name!r}, but the file is called {name!r}; use one name in both"
-        )
+    check_file_name(path, "name", config.name)
     return config
 
 

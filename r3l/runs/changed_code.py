@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from r3l.config import Run, names, train_command, validate
-from r3l.config.files import differing, flat
+from r3l.config.files import differences
 from r3l.config.fingerprint_inputs import environment_inputs
 from r3l.config.run import SCHEMA_VERSION
 from r3l.config.user_code import changed_files, user_code
@@ -70,9 +70,7 @@ def check_unchanged_environment(run: Run, run_dir: Path) -> None:
     task_sets = (run.env_settings.train_task_set, run.env_settings.test_task_set)
     now = environment_inputs(run.env, task_sets, run.prompts)
     then = {part: manifest["inputs"].get(part, {}) for part in now}
-    if keys := differing(then, now):
-        was, is_now = flat(then), flat(now)
-        changes = [f"{key} was {was.get(key, 'not set')} and is {is_now.get(key, 'not set')}" for key in keys]
+    if changes := [f"{key} was {a} and is {b}" for key, a, b in differences(then, now)]:
         raise ConfigError(
             f"{run_dir}: environment {run.env!r} is another one than in this run: {', '.join(changes)}. The "
             "scores would not be this run's: restore what changed, or make the run again in another "

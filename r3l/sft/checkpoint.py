@@ -20,7 +20,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from r3l.config import locate, model_digest
-from r3l.config.files import differing, flat
+from r3l.config.files import differences
 from r3l.config.fingerprint_inputs import edited_texts, environment_inputs
 from r3l.config.sft_recipe import SFTConfig, differing_keys
 from r3l.config.user_code import user_code
@@ -298,11 +298,8 @@ def check_inputs(made: SFTManifest, config: SFTConfig, folder: Path) -> None:
     """
     if "inputs" not in made:
         return
-    before, now = flat(made["inputs"]), flat(inputs_of(config))
-    if changes := [
-        f"{key} {before.get(key, 'not set')}, which is {now.get(key, 'not set')} now"
-        for key in differing(before, now)
-    ]:
+    now = inputs_of(config)
+    if changes := [f"{key} {a}, which is {b} now" for key, a, b in differences(made["inputs"], now)]:
         raise DataError(
             f"{folder} was made with {', '.join(changes)}: restore that, or move {folder} away to begin again, "
             "or give another folder with --out"

@@ -57,7 +57,7 @@ def test_the_texts_of_full_prompts_decide_a_result_and_not_one_with_compact_prom
     assert fingerprints()[0] != full and fingerprints()[1] == compact
 
 
-def test_an_edited_text_of_reflections_or_retries_decides_a_result(monkeypatch, tmp_path):
+def test_an_edited_text_of_reflections_or_retries_decides_a_result(monkeypatch, tmp_path, request):
     """The texts of stored runs change no fingerprint: they were in none when those runs were made."""
     texts = tmp_path / "prompts"
     shutil.copytree(prompt_templates.PROMPTS, texts)
@@ -65,6 +65,8 @@ def test_an_edited_text_of_reflections_or_retries_decides_a_result(monkeypatch, 
     before = fingerprint()
     with (texts / "reflection_compact.txt").open("a") as file:
         file.write("Hurry.")
+    fingerprint_inputs.edited_texts.cache_clear()  # as in another process
+    request.addfinalizer(fingerprint_inputs.edited_texts.cache_clear)
     run = resolve("nano", "alfworld", "r3l", 0)
     assert run.fingerprint() != before
     digest = subprocess.run(["sha256sum", texts / "reflection_compact.txt"], capture_output=True, text=True)

@@ -21,6 +21,7 @@ PREVIOUS = "< Prev"
 NEXT = "Next >"
 BUY = "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")
+STANDARD_BUTTONS = {SEARCH, BACK, PREVIOUS, NEXT, BUY, *SUBPAGES}  # on every product's pages
 _BLANKS = " \n\t\f\r"
 SEPARATOR = " [SEP] "
 RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")  # what :func:`results_page` writes

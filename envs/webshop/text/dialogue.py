@@ -47,7 +47,6 @@ _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an a
 _SEARCH_LISTED = "search[<your query>]"  # verl-agent's entry for a search
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _CLICKED = re.compile(r"You have clicked .*\.")
-_STANDARD_BUTTONS = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
 
 
 class WebshopDialogue(TaggedDialogue):
@@ -91,7 +90,7 @@ class WebshopDialogue(TaggedDialogue):
         verb, _, target = action.removesuffix("]").partition("[")
         if verb == "search":
             return target.split()
-        return [] if target in {button.lower() for button in _STANDARD_BUTTONS} else [target]
+        return [] if target in {button.lower() for button in pages.STANDARD_BUTTONS} else [target]
 
     def possible(self, action: str, now: Observation) -> bool:
         """True if the page has the action's target, or a search bar for a search."""
@@ -153,7 +152,7 @@ def compact(text: str) -> str:
     for line in lines:
         button = _BUTTON.fullmatch(line)
         standard = button[3] if button and not button[1] else line if plain else ""
-        if line == "Rating: N.A." or standard in _STANDARD_BUTTONS:
+        if line == "Rating: N.A." or standard in pages.STANDARD_BUTTONS:
             continue
         if button is None:
             results = pages.RESULTS.fullmatch(line)

@@ -54,14 +54,19 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     assert cached.take_counts() == {}
 
 
+async def after_one_turn(policy):
+    conversation = policy.open()
+    conversation.add(Message("user", "You arrive at desk 1."))
+    await conversation.respond(SAMPLING, ("x", 0))
+    return conversation
+
+
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
 def test_a_response_that_did_not_fit_leaves_the_dialog_as_it_was(nano, samples):
     """A shorter response to the same message then follows it once, as if nothing had been tried before."""
 
     async def dialog(policy, tries):
-        conversation = policy.open()
-        conversation.add(Message("user", "You arrive at desk 1."))
-        await conversation.respond(SAMPLING, ("x", 0))
+        conversation = await after_one_turn(policy)
         conversation.add(Message("user", "On the desk 1, you see a mug 1."))
         for _ in range(tries):
             full = await conversation.respond(Sampling(1.0, 600), ("full",))
@@ -80,9 +85,7 @@ def test_a_full_dialog_can_be_forked(nano, samples):
     """A reflection on an episode that ended with a full context continues its dialog."""
 
     async def last(policy, full):
-        conversation = policy.open()
-        conversation.add(Message("user", "You arrive at desk 1."))
-        await conversation.respond(SAMPLING, ("x", 0))
+        conversation = await after_one_turn(policy)
         if full:
             conversation.add(Message("user", "On the desk 1, you see a mug 1."))
             await conversation.respond(Sampling(1.0, 600), ("full",))
